@@ -59,7 +59,9 @@ impl BucketName {
             && bytes.first().is_some_and(lower)
             && bytes.last().is_some_and(lower)
             && !looks_like_ipv4
-            && !["xn--", "sthree-", "amzn-s3-demo-"].iter().any(|p| name.starts_with(p))
+            && !["xn--", "sthree-", "amzn-s3-demo-"]
+                .iter()
+                .any(|p| name.starts_with(p))
             && !["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"]
                 .iter()
                 .any(|s| name.ends_with(s))
@@ -113,7 +115,11 @@ mod tests {
         ] {
             let parsed = BucketName::parse(name);
             assert_eq!(parsed.is_ok(), addressed, "{name:?} addressed");
-            assert_eq!(parsed.is_ok_and(|b| b.may_be_created()), created, "{name:?} created");
+            assert_eq!(
+                parsed.is_ok_and(|b| b.may_be_created()),
+                created,
+                "{name:?} created"
+            );
         }
         assert!(BucketName::parse(&"a".repeat(255)).is_ok());
         assert!(BucketName::parse(&"a".repeat(256)).is_err());

@@ -75,8 +75,13 @@ impl Conditions {
 
     /// Whether there is none but, perhaps, `If-Range`.
     pub fn is_empty(&self) -> bool {
-        let Self { if_match, if_none_match, if_modified_since, if_unmodified_since, if_range: _ } =
-            self;
+        let Self {
+            if_match,
+            if_none_match,
+            if_modified_since,
+            if_unmodified_since,
+            if_range: _,
+        } = self;
         if_match.is_none()
             && if_none_match.is_none()
             && if_modified_since.is_none()
@@ -89,14 +94,20 @@ impl Conditions {
             if !tags.matches_strongly(etag) {
                 return Outcome::Failed("If-Match");
             }
-        } else if self.if_unmodified_since.is_some_and(|since| modified > since) {
+        } else if self
+            .if_unmodified_since
+            .is_some_and(|since| modified > since)
+        {
             return Outcome::Failed("If-Unmodified-Since");
         }
         if let Some(tags) = &self.if_none_match {
             if tags.matches_weakly(etag) {
                 return Outcome::NotModified;
             }
-        } else if self.if_modified_since.is_some_and(|since| modified <= since) {
+        } else if self
+            .if_modified_since
+            .is_some_and(|since| modified <= since)
+        {
             return Outcome::NotModified;
         }
         Outcome::Proceed
@@ -110,7 +121,11 @@ impl Conditions {
             Some(IfRange::Date(date)) => *date == modified,
             Some(IfRange::Never) => false,
         };
-        if holds { RangeUse::Apply } else { RangeUse::Ignore }
+        if holds {
+            RangeUse::Apply
+        } else {
+            RangeUse::Ignore
+        }
     }
 }
 
@@ -146,19 +161,51 @@ mod tests {
             (&[][..], MODIFIED, Outcome::Proceed),
             (&[("if-match", "\"a\"")], MODIFIED, Outcome::Proceed),
             (&[("if-match", "\"b\"")], MODIFIED, failed("If-Match")),
-            (&[("if-match", "\"unreadable")], MODIFIED, failed("If-Match")),
+            (
+                &[("if-match", "\"unreadable")],
+                MODIFIED,
+                failed("If-Match"),
+            ),
             (&[("if-none-match", "a")], MODIFIED, Outcome::NotModified),
             (&[("if-none-match", "*")], MODIFIED, Outcome::NotModified),
             (&[("if-none-match", "b")], MODIFIED, Outcome::Proceed),
-            (&[("if-modified-since", DATE)], MODIFIED, Outcome::NotModified),
-            (&[("if-modified-since", DATE)], MODIFIED + 1, Outcome::Proceed),
-            (&[("if-modified-since", "yesterday")], MODIFIED, Outcome::Proceed),
+            (
+                &[("if-modified-since", DATE)],
+                MODIFIED,
+                Outcome::NotModified,
+            ),
+            (
+                &[("if-modified-since", DATE)],
+                MODIFIED + 1,
+                Outcome::Proceed,
+            ),
+            (
+                &[("if-modified-since", "yesterday")],
+                MODIFIED,
+                Outcome::Proceed,
+            ),
             (&[("if-unmodified-since", DATE)], MODIFIED, Outcome::Proceed),
-            (&[("if-unmodified-since", DATE)], MODIFIED + 1, failed("If-Unmodified-Since")),
+            (
+                &[("if-unmodified-since", DATE)],
+                MODIFIED + 1,
+                failed("If-Unmodified-Since"),
+            ),
             // A tag outranks the date of its kind.
-            (&[("if-match", "a"), ("if-unmodified-since", DATE)], MODIFIED + 1, Outcome::Proceed),
-            (&[("if-none-match", "b"), ("if-modified-since", DATE)], MODIFIED, Outcome::Proceed),
-            (&[("if-match", "a"), ("if-none-match", "a")], MODIFIED, Outcome::NotModified),
+            (
+                &[("if-match", "a"), ("if-unmodified-since", DATE)],
+                MODIFIED + 1,
+                Outcome::Proceed,
+            ),
+            (
+                &[("if-none-match", "b"), ("if-modified-since", DATE)],
+                MODIFIED,
+                Outcome::Proceed,
+            ),
+            (
+                &[("if-match", "a"), ("if-none-match", "a")],
+                MODIFIED,
+                Outcome::NotModified,
+            ),
         ] {
             let etag = ETag::strong("a").unwrap();
             let outcome = conditions(headers).evaluate_read(&etag, modified);
@@ -179,6 +226,9 @@ mod tests {
             let range_use = conditions(&[("if-range", value)]).range_use(&etag, MODIFIED);
             assert_eq!(range_use, expected, "{value}");
         }
-        assert_eq!(Conditions::default().range_use(&etag, MODIFIED), RangeUse::Apply);
+        assert_eq!(
+            Conditions::default().range_use(&etag, MODIFIED),
+            RangeUse::Apply
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Entity tags and the lists of them in conditional requests.
 //!
 //! S3's own tags are strong. Clients send them with and without quotes, so both are read.
-//! Source: RFC 9110 §8.8.3 (ETag), §13.1.1 (If-Match), §13.1.2 (If-None-Match).
+//! Source: RFC 9110 §8.8.3 (`ETag`), §13.1.1 (If-Match), §13.1.2 (If-None-Match).
 
 use std::{fmt, sync::Arc};
 
@@ -46,7 +46,10 @@ impl ETag {
             None => rest,
         };
         if value.bytes().all(|b| b > b' ' && b != b'"' && b != 0x7f) {
-            Ok(Self { value: value.into(), strength })
+            Ok(Self {
+                value: value.into(),
+                strength,
+            })
         } else {
             Err(InvalidETag)
         }
@@ -84,7 +87,11 @@ impl ETag {
 impl fmt::Display for ETag {
     /// Writes the tag as a header has it, with quotes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weak = if self.strength == Strength::Weak { "W/" } else { "" };
+        let weak = if self.strength == Strength::Weak {
+            "W/"
+        } else {
+            ""
+        };
         write!(f, "{weak}\"{}\"", self.value)
     }
 }
@@ -128,7 +135,11 @@ impl ETagList {
             }
             tags.push(ETag::parse(part)?);
         }
-        if tags.is_empty() { Err(InvalidETag) } else { Ok(Self::Tags(tags)) }
+        if tags.is_empty() {
+            Err(InvalidETag)
+        } else {
+            Ok(Self::Tags(tags))
+        }
     }
 
     /// Whether a tag of the list equals `etag` in strong comparison; `*` does.

@@ -105,7 +105,10 @@ mod tests {
         let longest = "é".repeat(512);
         assert_eq!(ObjectKey::parse(&longest).unwrap().as_str(), longest);
         let too_long = "a".repeat(1025);
-        assert_eq!(ObjectKey::parse(&too_long), Err(InvalidKey::TooLong { size_bytes: 1025 }));
+        assert_eq!(
+            ObjectKey::parse(&too_long),
+            Err(InvalidKey::TooLong { size_bytes: 1025 })
+        );
         for odd in ["..", "a//b", "a/", "\0", "e\u{301}", "é", "/a"] {
             assert_eq!(ObjectKey::parse(odd).unwrap().as_str(), odd);
         }

@@ -10,9 +10,14 @@ use crate::{
     range::RangeHeader,
 };
 
+mod action;
 mod name;
+mod selector;
 
-pub use name::{Effect, OperationName, Scope};
+pub use action::Action;
+pub use name::{Addressed, Effect, OperationName, Scope};
+pub(crate) use name::{ROWS, Row, Verb};
+pub(crate) use selector::{Kind, Set, find as find_parameter};
 
 /// What a request is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,7 +41,7 @@ pub struct ObjectId {
     pub version: Option<VersionId>,
 }
 
-/// What GetObject and HeadObject ask for, besides the conditions in the headers.
+/// What `GetObject` and `HeadObject` ask for, besides the conditions in the headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadObject {
     /// The object.
@@ -47,7 +52,7 @@ pub struct ReadObject {
     pub part_number: Option<u16>,
 }
 
-/// Where CopyObject and UploadPartCopy take their bytes (`x-amz-copy-source`).
+/// Where `CopyObject` and `UploadPartCopy` take their bytes (`x-amz-copy-source`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyObject {
     /// The object written.

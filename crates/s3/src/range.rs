@@ -85,8 +85,12 @@ impl RangeHeader {
         }
         let (first, last) = spec.trim().split_once('-')?;
         match (first.trim(), last.trim()) {
-            ("", count) => Some(Self::Suffix { count: parse_digits(count)? }),
-            (first, "") => Some(Self::From { first: parse_digits(first)? }),
+            ("", count) => Some(Self::Suffix {
+                count: parse_digits(count)?,
+            }),
+            (first, "") => Some(Self::From {
+                first: parse_digits(first)?,
+            }),
             (first, last) => {
                 let (first, last) = (parse_digits(first)?, parse_digits(last)?);
                 (first <= last).then_some(Self::FromTo { first, last })
@@ -120,7 +124,9 @@ impl fmt::Display for RangeHeader {
 
 /// Digits only: `u64::from_str` would take a leading `+`.
 fn parse_digits(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -132,7 +138,10 @@ mod tests {
         for (text, range) in [
             ("bytes=0-0", Some(RangeHeader::FromTo { first: 0, last: 0 })),
             ("bytes=0-", Some(RangeHeader::From { first: 0 })),
-            ("Bytes = 5-9", Some(RangeHeader::FromTo { first: 5, last: 9 })),
+            (
+                "Bytes = 5-9",
+                Some(RangeHeader::FromTo { first: 5, last: 9 }),
+            ),
             ("bytes=-5", Some(RangeHeader::Suffix { count: 5 })),
             ("bytes=9-5", None),
             ("bytes=0-1,3-4", None),
@@ -161,7 +170,11 @@ mod tests {
             ("bytes=1-18446744073709551615", 10, Some((1, 10))),
         ] {
             let range = RangeHeader::parse(text).unwrap().resolve(size_bytes).ok();
-            assert_eq!(range.map(|r| (r.start(), r.end())), expected, "{text} of {size_bytes}");
+            assert_eq!(
+                range.map(|r| (r.start(), r.end())),
+                expected,
+                "{text} of {size_bytes}"
+            );
         }
     }
 
@@ -169,8 +182,17 @@ mod tests {
     fn content_range_round_trips() {
         let range = ByteRange::new(2, 5).unwrap();
         assert_eq!(range.content_range(10), "bytes 2-4/10");
-        assert_eq!(ByteRange::parse_content_range("bytes 2-4/10"), Some((range, 10)));
-        for bad in ["bytes 2-4/*", "bytes */10", "bytes 4-2/10", "bytes 2-10/10", "2-4/10"] {
+        assert_eq!(
+            ByteRange::parse_content_range("bytes 2-4/10"),
+            Some((range, 10))
+        );
+        for bad in [
+            "bytes 2-4/*",
+            "bytes */10",
+            "bytes 4-2/10",
+            "bytes 2-10/10",
+            "2-4/10",
+        ] {
             assert_eq!(ByteRange::parse_content_range(bad), None, "{bad}");
         }
     }

@@ -8,11 +8,14 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-const UNRESERVED: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
 
-/// The encoded bytes are no UTF-8 (S3: `InvalidURI`).
+/// A `%` without two hex digits, or bytes that are no UTF-8 (S3: `InvalidURI`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("couldn't parse the specified URI")]
 pub struct InvalidUri;
@@ -20,9 +23,23 @@ pub struct InvalidUri;
 /// Decodes a path or a piece of one; `+` stays.
 ///
 /// # Errors
-/// [`InvalidUri`] when the result is not UTF-8.
+/// [`InvalidUri`] when a `%` has no two hex digits after it or the result is not UTF-8.
 pub fn decode_path(encoded: &str) -> Result<Cow<'_, str>, InvalidUri> {
-    percent_decode_str(encoded).decode_utf8().map_err(|_| InvalidUri)
+    let mut escapes = encoded.split('%');
+    // What comes before the first `%` is no escape.
+    escapes.next();
+    let whole = |escape: &str| {
+        escape
+            .as_bytes()
+            .get(..2)
+            .is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !escapes.all(whole) {
+        return Err(InvalidUri);
+    }
+    percent_decode_str(encoded)
+        .decode_utf8()
+        .map_err(|_| InvalidUri)
 }
 
 /// Encodes a key for a path: everything but unreserved bytes and `/`.
@@ -39,10 +56,13 @@ pub fn encode_query(text: &str) -> Cow<'_, str> {
 ///
 /// Bytes that are no UTF-8 become U+FFFD: such a parameter is none that S3 knows.
 pub fn query_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decode_query(name), decode_query(value))
-    })
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode_query(name), decode_query(value))
+        })
 }
 
 fn decode_query(encoded: &str) -> Cow<'_, str> {
@@ -62,7 +82,11 @@ mod tests {
         assert_eq!(encode_path("a b/c+d/é~"), "a%20b/c%2Bd/%C3%A9~");
         assert_eq!(decode_path("a%20b/c+d%2fe").unwrap(), "a b/c+d/e");
         assert_eq!(decode_path("%ff"), Err(InvalidUri));
-        assert_eq!(decode_path("100%").unwrap(), "100%");
+        assert!(matches!(decode_path("a/b+c"), Ok(Cow::Borrowed("a/b+c"))));
+        assert_eq!(decode_path("%00%2e%2E").unwrap(), "\0..");
+        for broken in ["100%", "100%2", "%zz", "%2", "%2%30", "%é1"] {
+            assert_eq!(decode_path(broken), Err(InvalidUri), "{broken}");
+        }
     }
 
     #[test]
