@@ -48,7 +48,10 @@ impl Body {
     /// Pieces in order, which together are the body.
     pub fn pieces(pieces: VecDeque<Bytes>) -> Self {
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { inner: Inner::Pieces(pieces, length), guard: None }
+        Self {
+            inner: Inner::Pieces(pieces, length),
+            guard: None,
+        }
     }
 
     /// A body that streams; its size hint, when exact, becomes the `Content-Length`.
@@ -56,7 +59,10 @@ impl Body {
     where
         B: HttpBody<Data = Bytes, Error = Error> + Send + 'static,
     {
-        Self { inner: Inner::Stream(Box::pin(body)), guard: None }
+        Self {
+            inner: Inner::Stream(Box::pin(body)),
+            guard: None,
+        }
     }
 
     /// Keeps `guard` until the body is dropped, beside any guard it has already.
@@ -99,7 +105,14 @@ impl Body {
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
         }
-        Ok((if joined.is_empty() { first } else { joined.into() }, trailers))
+        Ok((
+            if joined.is_empty() {
+                first
+            } else {
+                joined.into()
+            },
+            trailers,
+        ))
     }
 
     /// The next frame, or `None` at the end.
@@ -155,7 +168,11 @@ impl HttpBody for Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        let inner = if bytes.is_empty() { Inner::Empty } else { Inner::Whole(bytes) };
+        let inner = if bytes.is_empty() {
+            Inner::Empty
+        } else {
+            Inner::Whole(bytes)
+        };
         Self { inner, guard: None }
     }
 }
@@ -186,7 +203,10 @@ impl fmt::Debug for Body {
             Inner::Pieces(..) => "pieces",
             Inner::Stream(_) => "stream",
         };
-        f.debug_struct("Body").field("kind", &kind).field("length", &self.length()).finish()
+        f.debug_struct("Body")
+            .field("kind", &kind)
+            .field("length", &self.length())
+            .finish()
     }
 }
 
@@ -214,7 +234,9 @@ mod tests {
     #[test]
     fn guards_live_as_long_as_the_body() {
         let counter = std::sync::Arc::new(());
-        let body = Body::empty().holding(counter.clone()).holding(counter.clone());
+        let body = Body::empty()
+            .holding(counter.clone())
+            .holding(counter.clone());
         assert_eq!(std::sync::Arc::strong_count(&counter), 3);
         drop(body);
         assert_eq!(std::sync::Arc::strong_count(&counter), 1);

@@ -53,19 +53,24 @@ impl Budget {
         let acquire = Arc::clone(&self.units).acquire_many_owned(self.units_for(bytes));
         match tokio::time::timeout(self.wait_max, acquire).await {
             Ok(Ok(permit)) => Ok(Reservation { _permit: permit }),
-            Ok(Err(_)) | Err(_) => Err(Error::SlowDown { retry_after: Some(self.wait_max) }),
+            Ok(Err(_)) | Err(_) => Err(Error::SlowDown {
+                retry_after: Some(self.wait_max),
+            }),
         }
     }
 
     /// Reserves `bytes` if there is room now.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
-        let permit = Arc::clone(&self.units).try_acquire_many_owned(self.units_for(bytes)).ok()?;
+        let permit = Arc::clone(&self.units)
+            .try_acquire_many_owned(self.units_for(bytes))
+            .ok()?;
         Some(Reservation { _permit: permit })
     }
 
     /// Bytes reserved at this moment.
     pub fn used_bytes(&self) -> u64 {
-        self.bytes_max.saturating_sub(self.units.available_permits() as u64 * UNIT_BYTES)
+        self.bytes_max
+            .saturating_sub(self.units.available_permits() as u64 * UNIT_BYTES)
     }
 
     /// The limit.
@@ -89,7 +94,12 @@ mod tests {
         let first = budget.reserve(60 * 1024).await.unwrap();
         assert_eq!(budget.used_bytes(), 60 * 1024);
         let refused = budget.reserve(8 * 1024).await;
-        assert!(matches!(refused, Err(Error::SlowDown { retry_after: Some(_) })));
+        assert!(matches!(
+            refused,
+            Err(Error::SlowDown {
+                retry_after: Some(_)
+            })
+        ));
         let waiting = tokio::spawn({
             let budget = budget.clone();
             async move { budget.reserve(8 * 1024).await.is_ok() }

@@ -43,12 +43,18 @@ pub enum Forward {
 impl CacheStatus {
     /// A hit with this much freshness left.
     pub fn hit(ttl_seconds: i64) -> Self {
-        Self { ttl_seconds: Some(ttl_seconds), ..Self::EMPTY }
+        Self {
+            ttl_seconds: Some(ttl_seconds),
+            ..Self::EMPTY
+        }
     }
 
     /// A request that went forward.
     pub fn forward(reason: Forward) -> Self {
-        Self { forward: Some(reason), ..Self::EMPTY }
+        Self {
+            forward: Some(reason),
+            ..Self::EMPTY
+        }
     }
 
     const EMPTY: Self = Self {

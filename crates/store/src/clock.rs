@@ -18,20 +18,29 @@ pub struct Clock {
 enum Source {
     System,
     /// For tests: stands still until told to go on.
-    Manual { start: Instant, wall: SystemTime, elapsed_ns: Arc<AtomicU64> },
+    Manual {
+        start: Instant,
+        wall: SystemTime,
+        elapsed_ns: Arc<AtomicU64>,
+    },
 }
 
 impl Clock {
     /// The machine's clocks.
     pub fn system() -> Self {
-        Self { source: Source::System }
+        Self {
+            source: Source::System,
+        }
     }
 
     /// A clock that starts at `wall` and moves only by [`Clock::advance`].
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn manual(wall: SystemTime) -> Self {
-        let source =
-            Source::Manual { start: Instant::now(), wall, elapsed_ns: Arc::new(AtomicU64::new(0)) };
+        let source = Source::Manual {
+            start: Instant::now(),
+            wall,
+            elapsed_ns: Arc::new(AtomicU64::new(0)),
+        };
         Self { source }
     }
 
@@ -40,7 +49,9 @@ impl Clock {
     pub fn now(&self) -> Instant {
         match &self.source {
             Source::System => Instant::now(),
-            Source::Manual { start, elapsed_ns, .. } => *start + elapsed(elapsed_ns),
+            Source::Manual {
+                start, elapsed_ns, ..
+            } => *start + elapsed(elapsed_ns),
         }
     }
 
@@ -49,7 +60,9 @@ impl Clock {
     pub fn wall(&self) -> SystemTime {
         match &self.source {
             Source::System => SystemTime::now(),
-            Source::Manual { wall, elapsed_ns, .. } => *wall + elapsed(elapsed_ns),
+            Source::Manual {
+                wall, elapsed_ns, ..
+            } => *wall + elapsed(elapsed_ns),
         }
     }
 

@@ -97,7 +97,9 @@ impl Error {
     pub fn too_large(bytes_max: usize) -> Self {
         let mut error = Self::refused(Code::EntityTooLarge);
         if let Self::Refused(refusal) = &mut error {
-            refusal.details.push(("MaxSizeAllowed", bytes_max.to_string()));
+            refusal
+                .details
+                .push(("MaxSizeAllowed", bytes_max.to_string()));
         }
         error
     }
@@ -107,7 +109,10 @@ impl Error {
         context: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self::Internal { context: context.into(), source: Some(source.into()) }
+        Self::Internal {
+            context: context.into(),
+            source: Some(source.into()),
+        }
     }
 
     /// Whether the same request may be sent again as it is.

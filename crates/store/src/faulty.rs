@@ -50,7 +50,11 @@ pub struct Faulty<S> {
 impl<S> Faulty<S> {
     /// Wraps `inner`; no fault until some are scripted.
     pub fn new(inner: S) -> Self {
-        Self { inner, script: Mutex::default(), calls: Mutex::default() }
+        Self {
+            inner,
+            script: Mutex::default(),
+            calls: Mutex::default(),
+        }
     }
 
     /// Appends to the script: each call takes the next fault, and none when the script is done.
@@ -84,17 +88,26 @@ impl<S: Store> Store for Faulty<S> {
                 tokio::time::sleep(delay).await;
                 self.inner.call(request).await
             }
-            Fault::Unavailable => Err(Error::Unavailable { reason: "injected".into() }),
+            Fault::Unavailable => Err(Error::Unavailable {
+                reason: "injected".into(),
+            }),
             Fault::SlowDown => Err(Error::SlowDown { retry_after: None }),
             Fault::AnswerLost => {
                 self.inner.call(request).await?;
-                Err(Error::Indeterminate { elapsed: Duration::ZERO })
+                Err(Error::Indeterminate {
+                    elapsed: Duration::ZERO,
+                })
             }
             Fault::Hang => std::future::pending().await,
             Fault::CutAfter(at) | Fault::StallAfter(at) | Fault::FlipAt(at) => {
                 let mut response = self.inner.call(request).await?;
                 let inner = std::mem::take(&mut response.body);
-                response.body = Body::stream(FaultyBody { inner, fault, at, seen: 0 });
+                response.body = Body::stream(FaultyBody {
+                    inner,
+                    fault,
+                    at,
+                    seen: 0,
+                });
                 Ok(response)
             }
         }
@@ -111,7 +124,9 @@ struct FaultyBody {
 impl FaultyBody {
     fn damage(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let until_fault = self.at.saturating_sub(self.seen);
-        let left = usize::try_from(until_fault).unwrap_or(usize::MAX).min(data.len());
+        let left = usize::try_from(until_fault)
+            .unwrap_or(usize::MAX)
+            .min(data.len());
         self.seen += data.len() as u64;
         if left == data.len() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -142,7 +157,9 @@ impl HttpBody for FaultyBody {
         let reached = self.seen >= self.at;
         match (reached, self.fault) {
             (true, Fault::CutAfter(_)) => {
-                return Poll::Ready(Some(Err(Error::Cut { reason: "injected".into() })));
+                return Poll::Ready(Some(Err(Error::Cut {
+                    reason: "injected".into(),
+                })));
             }
             (true, Fault::StallAfter(_)) => return Poll::Pending,
             _ => {}

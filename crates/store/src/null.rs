@@ -38,12 +38,19 @@ impl NullStore {
                     .resolve(self.object_bytes)
                     .map_err(|_| Error::refused(Code::InvalidRange))?;
                 let content_range = range.content_range(self.object_bytes);
-                (StatusCode::PARTIAL_CONTENT, range.len(), Some(content_range))
+                (
+                    StatusCode::PARTIAL_CONTENT,
+                    range.len(),
+                    Some(content_range),
+                )
             }
         };
         let mut response = Response::new(status)
             .with_header(header::ETAG, HeaderValue::from_static(ETAG))
-            .with_header(header::LAST_MODIFIED, HeaderValue::from_static(LAST_MODIFIED))
+            .with_header(
+                header::LAST_MODIFIED,
+                HeaderValue::from_static(LAST_MODIFIED),
+            )
             .with_header(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
             .with_header(header::CONTENT_LENGTH, length.into())
             .with_body(body(length));
@@ -58,7 +65,9 @@ fn zeros(length: u64) -> Body {
     let mut pieces = std::collections::VecDeque::new();
     let mut left = length;
     while left > 0 {
-        let piece = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let piece = usize::try_from(left)
+            .unwrap_or(PIECE_BYTES)
+            .min(PIECE_BYTES);
         pieces.push_back(Bytes::from_static(&ZEROS[..piece]));
         left -= piece as u64;
     }
@@ -67,7 +76,10 @@ fn zeros(length: u64) -> Body {
 
 fn listing(root: &str) -> Response {
     Response::new(StatusCode::OK)
-        .with_header(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"))
+        .with_header(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/xml"),
+        )
         .with_body(format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} \
              xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><IsTruncated>false</IsTruncated>\

@@ -96,7 +96,9 @@ impl Query {
 
     /// The decoded value of the first parameter `name`; empty for one without `=`.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
-        uri::query_pairs(&self.0).find(|(n, _)| n == name).map(|(_, value)| value)
+        uri::query_pairs(&self.0)
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value)
     }
 
     /// Whether there is a parameter `name`.

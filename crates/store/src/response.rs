@@ -23,7 +23,10 @@ pub struct Response {
 impl Response {
     /// An empty answer with this status.
     pub fn new(status: StatusCode) -> Self {
-        Self { status, ..Self::default() }
+        Self {
+            status,
+            ..Self::default()
+        }
     }
 
     /// Adds or replaces a header.

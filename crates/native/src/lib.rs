@@ -1,0 +1,43 @@
+//! S3's semantics for stores that own their data, once.
+//!
+//! [`Native`] is a [`forebay_store::Store`] over an [`Engine`]: it reads typed requests, judges
+//! conditions and ranges, assembles listings, checks multipart lists, and writes the answers. An
+//! engine only keeps bytes and [`record`]s, atomically per key. [`MemoryStore`] is the engine in
+//! memory: simple, correct, and the reference model for the tests of all layers. The directory
+//! store is another one, in a crate of its own.
+//!
+//! The typed layer is our own and not crate `s3s`, which was looked at: its way in is a whole HTTP
+//! service, so each request would be taken apart twice; it refuses where S3 ignores (a malformed
+//! `Range` or `If-Modified-Since`); and it brings 250 crates and 140,000 lines for the thirty
+//! operations that are needed here.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`engine`] | what a storage must do |
+//! | [`record`] | what is kept beside the bytes of an object, a part, an upload |
+//! | [`ingest`], [`pieces`] | digests of bytes that pass, and how a body is taken in |
+//! | [`reading`], [`gate`] | conditions and ranges of reads; conditions of writes |
+//! | [`listing`] | listings from an ordered cursor: prefix, delimiter, continuation |
+//! | [`memory`] | the engine in memory |
+//!
+//! Not here: authentication, decoding and verification of payloads (the edge did that), and
+//! whatever else of S3 is not named in [`Native`]: it answers `NotImplemented`.
+
+mod answer;
+mod attributes;
+pub mod engine;
+pub mod gate;
+pub mod ingest;
+pub mod listing;
+pub mod memory;
+mod operations;
+pub mod pieces;
+pub mod reading;
+pub mod record;
+pub mod refuse;
+mod tags;
+mod xml;
+
+pub use engine::Engine;
+pub use memory::MemoryStore;
+pub use operations::{Native, Settings};

@@ -1,0 +1,116 @@
+//! What the cache layer counts, besides the outcomes of requests, which the edge counts.
+//!
+//! | metric | labels |
+//! |---|---|
+//! | `forebay_cache_used_bytes`, `forebay_cache_capacity_bytes` (gauges) | |
+//! | `forebay_cache_entries` (gauge): version records and pages | |
+//! | `forebay_cache_hit_bytes_total`: bytes of bodies answered from pages alone | |
+//! | `forebay_cache_fill_bytes_total`: bytes of bodies that fills read from the origin | |
+//! | `forebay_cache_fills_total`: origin requests whose answer may be kept | |
+//! | `forebay_cache_fills_failed_total`: those that broke off, or found another version | |
+//! | `forebay_cache_fills_unbudgeted_total`: those not kept, as memory in flight was used up | |
+//! | `forebay_cache_collapsed_total`: requests that joined a fill under way | |
+//! | `forebay_cache_validated_total`: stale records the origin called unchanged | |
+//! | `forebay_cache_stored_total`, `forebay_cache_not_stored_total`: pages | |
+//! | `forebay_cache_evictions_total`: records and pages that made room | |
+//! | `forebay_cache_invalidations_total`: writes that passed | |
+
+use prometheus_client::{
+    metrics::{counter::Counter, gauge::Gauge},
+    registry::{Registry, Unit},
+};
+
+/// Counters of one cache layer; clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct CacheMetrics {
+    /// Bytes that records, pages and their index take.
+    pub used: Gauge,
+    /// Bytes that they may take.
+    pub capacity: Gauge,
+    /// Version records and pages.
+    pub entries: Gauge,
+    /// Bytes of bodies answered from pages alone.
+    pub hit_bytes: Counter,
+    /// Bytes of bodies that fills read from the origin.
+    pub fill_bytes: Counter,
+    /// Origin requests whose answer may be kept.
+    pub fills: Counter,
+    /// Fills that broke off, or found another version.
+    pub fills_failed: Counter,
+    /// Fills not kept, as memory in flight was used up.
+    pub fills_unbudgeted: Counter,
+    /// Requests that joined a fill under way.
+    pub collapsed: Counter,
+    /// Stale records that the origin called unchanged.
+    pub validated: Counter,
+    /// Pages stored.
+    pub stored: Counter,
+    /// Pages for which there was no room.
+    pub not_stored: Counter,
+    /// Records and pages that made room.
+    pub evictions: Counter,
+    /// Writes that invalidated something, or might have.
+    pub invalidations: Counter,
+}
+
+impl CacheMetrics {
+    /// Makes the counters part of what a scrape gives.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("forebay_cache");
+        for (name, help, gauge) in [
+            ("used", "Bytes that records, pages and their index take", &self.used),
+            ("capacity", "Bytes that they may take", &self.capacity),
+        ] {
+            registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+        }
+        registry.register("entries", "Version records and pages", self.entries.clone());
+        for (name, help, counter) in [
+            ("hit", "Bytes of bodies answered from pages alone", &self.hit_bytes),
+            ("fill", "Bytes of bodies that fills read from the origin", &self.fill_bytes),
+        ] {
+            registry.register_with_unit(name, help, Unit::Bytes, counter.clone());
+        }
+        for (name, help, counter) in [
+            ("fills", "Origin requests whose answer may be kept", &self.fills),
+            ("fills_failed", "Fills that broke off or found another version", &self.fills_failed),
+            (
+                "fills_unbudgeted",
+                "Fills not kept, as memory in flight was used up",
+                &self.fills_unbudgeted,
+            ),
+            ("collapsed", "Requests that joined a fill under way", &self.collapsed),
+            ("validated", "Stale records that the origin called unchanged", &self.validated),
+            ("stored", "Pages stored", &self.stored),
+            ("not_stored", "Pages for which there was no room", &self.not_stored),
+            ("evictions", "Records and pages that made room", &self.evictions),
+            ("invalidations", "Writes that passed", &self.invalidations),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_the_names_of_the_table_above() {
+        let metrics = CacheMetrics::default();
+        metrics.used.set(7);
+        metrics.hit_bytes.inc_by(5);
+        metrics.fills.inc();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "forebay_cache_used_bytes 7",
+            "forebay_cache_hit_bytes_total 5",
+            "forebay_cache_fills_total 1",
+            "forebay_cache_not_stored_total 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+    }
+}
