@@ -1,0 +1,282 @@
+//! Opens connections: name, TCP, TLS, HTTP.
+//!
+//! Called by [`crate::pool`] when no open connection is free. The addresses of a name are tried in
+//! turn, each for its share of the time that is left, so that one dead address does not use it up.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use forebay_telemetry::origin::OriginMetrics;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tokio::{net::TcpStream, task::JoinHandle, time::Instant};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    address::Address,
+    settings::{OriginSettings, Protocol, SettingsError},
+    stream::{Open, Socket, Stream},
+    upload::Outgoing,
+};
+
+/// Idle time before TCP asks whether the peer is still there, and between its questions: a dead
+/// peer is noticed within a minute.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_COUNT: u32 = 4;
+
+/// Flow-control window of an HTTP/2 stream: what one slow reader may hold in memory.
+const H2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// hyper's PING on a busy HTTP/2 connection, which finds a dead peer as keepalive does.
+const H2_PING_INTERVAL: Duration = Duration::from_secs(20);
+const H2_PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) type H1Sender = http1::SendRequest<Outgoing>;
+pub(crate) type H1Connection = http1::Connection<TokioIo<Stream>, Outgoing>;
+pub(crate) type H2Sender = http2::SendRequest<Outgoing>;
+
+/// Opens connections to one address.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    address: Address,
+    protocol: Protocol,
+    tls: Option<Tls>,
+    timeout: Duration,
+    streams_max: usize,
+    buffer_bytes_max: usize,
+    open_count: Arc<AtomicUsize>,
+    metrics: Arc<OriginMetrics>,
+}
+
+struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+/// Why there is no connection: nothing was sent on it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("the origin's name can't be resolved")]
+    Resolve(#[source] std::io::Error),
+    #[error("the origin refused the connection")]
+    Refused(#[source] std::io::Error),
+    #[error("the origin did not accept a connection in time")]
+    TimedOut,
+    #[error("no TLS with the origin: {0}")]
+    Tls(#[source] std::io::Error),
+    #[error("the origin does not speak HTTP/2")]
+    NoHttp2,
+    #[error("no HTTP with the origin")]
+    Http(#[source] hyper::Error),
+}
+
+/// An open connection.
+pub(crate) enum Connected {
+    /// Driven by whoever uses it.
+    Http1(H1Sender, Box<H1Connection>),
+    /// Driven by its own task, which ends with the connection.
+    Http2(H2Sender, JoinHandle<()>),
+}
+
+impl Connector {
+    pub(crate) fn new(
+        settings: &OriginSettings,
+        address: &Address,
+        metrics: &Arc<OriginMetrics>,
+    ) -> Result<Self, SettingsError> {
+        let tls = if address.is_tls() {
+            Some(Tls::new(settings, address)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            address: address.clone(),
+            protocol: settings.protocol,
+            tls,
+            timeout: settings.timeouts.connect,
+            streams_max: settings.pool.streams_max,
+            buffer_bytes_max: settings.pool.buffer_bytes_max,
+            open_count: Arc::default(),
+            metrics: Arc::clone(metrics),
+        })
+    }
+
+    /// Sockets open at this moment.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open_count.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Opens a connection within the connect timeout.
+    pub(crate) async fn connect(&self) -> Result<Connected, ConnectError> {
+        let deadline = Instant::now() + self.timeout;
+        let connected = tokio::time::timeout_at(deadline, self.connect_until(deadline)).await;
+        let connected = connected.unwrap_or(Err(ConnectError::TimedOut));
+        match &connected {
+            Ok(_) => self.metrics.connections_opened.inc(),
+            Err(_) => self.metrics.connect_errors.inc(),
+        };
+        connected
+    }
+
+    async fn connect_until(&self, deadline: Instant) -> Result<Connected, ConnectError> {
+        let tcp = self.connect_tcp(deadline).await?;
+        let socket = Socket::new(tcp, Open::new(&self.open_count, &self.metrics));
+        let stream = match &self.tls {
+            None => Stream::Plain(socket),
+            Some(tls) => {
+                let connecting = tls.connector.connect(tls.name.clone(), socket);
+                let stream = connecting.await.map_err(ConnectError::Tls)?;
+                if self.protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol().is_none()
+                {
+                    return Err(ConnectError::NoHttp2);
+                }
+                Stream::Tls(Box::new(stream))
+            }
+        };
+        match self.protocol {
+            Protocol::Http1 => self.begin_http1(stream).await,
+            Protocol::Http2 => self.begin_http2(stream).await,
+        }
+    }
+
+    async fn connect_tcp(&self, deadline: Instant) -> Result<TcpStream, ConnectError> {
+        let (host, port) = (self.address.host(), self.address.port());
+        let found = tokio::net::lookup_host((host, port))
+            .await
+            .map_err(ConnectError::Resolve)?;
+        let addresses: Vec<SocketAddr> = found.collect();
+        let mut last = ConnectError::Resolve(std::io::ErrorKind::NotFound.into());
+        for (index, address) in addresses.iter().enumerate() {
+            let untried = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+            let share = deadline.saturating_duration_since(Instant::now()) / untried;
+            match tokio::time::timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => {
+                    // An option that can't be set costs speed, not correctness.
+                    let _ = tcp.set_nodelay(true);
+                    let _ = keep_alive(&tcp);
+                    return Ok(tcp);
+                }
+                Ok(Err(error)) => last = ConnectError::Refused(error),
+                Err(_) => last = ConnectError::TimedOut,
+            }
+        }
+        Err(last)
+    }
+
+    async fn begin_http1(&self, stream: Stream) -> Result<Connected, ConnectError> {
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(self.buffer_bytes_max)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ConnectError::Http)?;
+        Ok(Connected::Http1(sender, Box::new(connection)))
+    }
+
+    async fn begin_http2(&self, stream: Stream) -> Result<Connected, ConnectError> {
+        // A window for every stream: a slow reader never holds up the others, and the connection
+        // never holds more than this.
+        let streams = u32::try_from(self.streams_max).unwrap_or(u32::MAX);
+        let window_bytes = H2_STREAM_WINDOW_BYTES
+            .saturating_mul(streams)
+            .min(i32::MAX as u32);
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(H2_STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(window_bytes)
+            .max_send_buf_size(self.buffer_bytes_max)
+            .keep_alive_interval(H2_PING_INTERVAL)
+            .keep_alive_timeout(H2_PING_TIMEOUT)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ConnectError::Http)?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection to the origin ended");
+            }
+        });
+        Ok(Connected::Http2(sender, driver))
+    }
+}
+
+fn keep_alive(tcp: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_tcp_keepidle(tcp, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(tcp, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(tcp, KEEPALIVE_COUNT)?;
+    sockopt::set_socket_keepalive(tcp, true)
+}
+
+impl Tls {
+    fn new(settings: &OriginSettings, address: &Address) -> Result<Self, SettingsError> {
+        let roots = match &settings.ca_file {
+            Some(path) => roots_of_file(path)?,
+            None => roots_of_machine()?,
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider supports TLS 1.2 and 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = match settings.protocol {
+            Protocol::Http1 => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 => vec![b"h2".to_vec()],
+        };
+        let name = ServerName::try_from(address.host().to_owned()).map_err(|_| {
+            SettingsError::Endpoint {
+                endpoint: settings.endpoint.to_string(),
+                fault: "has a host that no certificate can name",
+            }
+        })?;
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(config)),
+            name,
+        })
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn roots_of_file(path: &std::path::Path) -> Result<RootCertStore, SettingsError> {
+    let fault = |fault: String| SettingsError::CaFile {
+        path: path.to_owned(),
+        fault,
+    };
+    let mut roots = RootCertStore::empty();
+    let certificates =
+        CertificateDer::pem_file_iter(path).map_err(|error| fault(error.to_string()))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| fault(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| fault(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(fault("it holds no certificate".to_owned()));
+    }
+    Ok(roots)
+}
+
+fn roots_of_machine() -> Result<RootCertStore, SettingsError> {
+    let mut roots = RootCertStore::empty();
+    // A machine's store often holds an old certificate that can't be read; the others count.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        Err(SettingsError::NoRoots)
+    } else {
+        Ok(roots)
+    }
+}

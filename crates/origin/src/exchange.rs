@@ -1,0 +1,334 @@
+//! One request and its answer on one connection.
+//!
+//! [`send`] gives the answer's head as soon as it is there, also while the payload is still being
+//! sent; [`AnswerBody`] then yields the bytes as they come, drives the rest of the payload, and
+//! gives the connection back at the end. Whatever is dropped before its end closes the connection
+//! (HTTP/1.1) or resets the stream (HTTP/2), so that the origin drops the request.
+//!
+//! Time: while the client is the one waited for, no clock runs here but the deadline; while the
+//! origin is, `idle` does, and from the end of the payload `first_byte`.
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use forebay_store::Error;
+use forebay_telemetry::origin::OriginMetrics;
+use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use crate::{
+    pool::{Lease, Wire},
+    settings::Timeouts,
+    upload::{Outgoing, Upload, Waiting},
+};
+
+/// Time bounds of one attempt.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    pub timeouts: Timeouts,
+    /// End of the attempt, or of the whole operation.
+    pub until: Instant,
+}
+
+/// Why a request that was handed to a connection has no answer.
+#[derive(Debug)]
+pub(crate) enum SendError {
+    /// Not a byte of it was written.
+    Unsent,
+    /// The connection ended before the first byte of an answer.
+    Closed(hyper::Error),
+    /// What came is not HTTP.
+    Malformed(hyper::Error),
+    /// The origin is silent.
+    TimedOut,
+    /// The attempt or the operation took too long.
+    Late,
+}
+
+/// Drops the rest of a payload with the attempt it belongs to.
+#[derive(Debug)]
+struct UploadGuard(Option<Arc<Upload>>);
+
+impl Drop for UploadGuard {
+    fn drop(&mut self) {
+        if let Some(upload) = &self.0 {
+            upload.abandon();
+        }
+    }
+}
+
+/// Sends a request and waits for the head of its answer.
+pub(crate) async fn send(
+    mut lease: Lease,
+    request: Request<Outgoing>,
+    bounds: &Bounds,
+    metrics: &Arc<OriginMetrics>,
+) -> Result<Response<AnswerBody>, SendError> {
+    let mut upload = UploadGuard(match request.body() {
+        Outgoing::Empty => None,
+        Outgoing::Upload(upload) => Some(Arc::clone(upload)),
+    });
+    let answered = {
+        let exchange = pin!(exchange(&mut lease, request));
+        within(exchange, upload.0.as_deref(), bounds).await
+    };
+    match answered {
+        Ok(response) => {
+            let idle_timeout = bounds.timeouts.idle;
+            Ok(response.map(|incoming| {
+                AnswerBody::new(incoming, lease, upload, idle_timeout, Arc::clone(metrics))
+            }))
+        }
+        // An unsent request's payload is whole: it may go with another attempt.
+        Err(SendError::Unsent) => {
+            upload.0 = None;
+            Err(SendError::Unsent)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn exchange(
+    lease: &mut Lease,
+    request: Request<Outgoing>,
+) -> Result<Response<Incoming>, SendError> {
+    let answered = match &mut lease.wire {
+        Wire::Http1(http1) => {
+            let mut answer = pin!(http1.sender.try_send_request(request));
+            let driver = &mut http1.driver;
+            std::future::poll_fn(|cx| {
+                // What a connection that ended means for the request, its answer tells.
+                let _ = driver.poll(cx);
+                answer.as_mut().poll(cx)
+            })
+            .await
+        }
+        Wire::Http2(stream) => stream.sender.try_send_request(request).await,
+    };
+    answered.map_err(|mut failed| {
+        if failed.take_message().is_some() {
+            return SendError::Unsent;
+        }
+        let error = failed.into_error();
+        if error.is_parse() {
+            SendError::Malformed(error)
+        } else {
+            SendError::Closed(error)
+        }
+    })
+}
+
+/// Waits for `exchange` no longer than `bounds` allow.
+async fn within<E>(
+    mut exchange: Pin<&mut E>,
+    upload: Option<&Upload>,
+    bounds: &Bounds,
+) -> Result<Response<Incoming>, SendError>
+where
+    E: Future<Output = Result<Response<Incoming>, SendError>>,
+{
+    let sent = Instant::now();
+    let limit = || {
+        let own = match upload.map(Upload::waiting) {
+            None => Some(sent + bounds.timeouts.first_byte),
+            Some(Waiting::Client) => None,
+            Some(Waiting::Origin(since)) => Some(since + bounds.timeouts.idle),
+            Some(Waiting::Answer(since)) => Some(since + bounds.timeouts.first_byte),
+        };
+        match own {
+            Some(own) if own < bounds.until => (own, SendError::TimedOut),
+            Some(_) | None => (bounds.until, SendError::Late),
+        }
+    };
+    // What is waited for changes without waking this; so look again at least this often.
+    let look_again = bounds.timeouts.idle.min(bounds.timeouts.first_byte);
+    let soon = || Instant::now() + look_again;
+    let mut timer = pin!(tokio::time::sleep_until(limit().0.min(soon())));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(answered) = exchange.as_mut().poll(cx) {
+            return Poll::Ready(answered);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            let (at, error) = limit();
+            if at <= Instant::now() {
+                return Poll::Ready(Err(error));
+            }
+            timer.as_mut().reset(at.min(soon()));
+        }
+    })
+    .await
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(crate) struct AnswerBody {
+    incoming: Incoming,
+    /// `None` once the connection was given back or closed.
+    lease: Option<Lease>,
+    /// Dropped with the answer, however far it got.
+    _upload: UploadGuard,
+    idle_timeout: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Since when the origin has been waited for.
+    waiting_since: Option<Instant>,
+    received_bytes: u64,
+    metrics: Arc<OriginMetrics>,
+}
+
+impl AnswerBody {
+    fn new(
+        incoming: Incoming,
+        lease: Lease,
+        upload: UploadGuard,
+        idle_timeout: Duration,
+        metrics: Arc<OriginMetrics>,
+    ) -> Self {
+        metrics.in_flight.inc();
+        Self {
+            incoming,
+            lease: Some(lease),
+            _upload: upload,
+            idle_timeout,
+            timer: None,
+            waiting_since: None,
+            received_bytes: 0,
+            metrics,
+        }
+    }
+
+    /// Gives the connection back if the answer has no body, as most writes' have none.
+    ///
+    /// # Cancel safety
+    /// Ready at once.
+    pub(crate) async fn settle(&mut self) {
+        if self.incoming.is_end_stream() {
+            std::future::poll_fn(|cx| {
+                self.finish(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
+    }
+
+    fn poll_incoming(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let mut incoming = Pin::new(&mut self.incoming);
+        if let Poll::Ready(frame) = incoming.as_mut().poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        let Some(Lease {
+            wire: Wire::Http1(http1),
+            ..
+        }) = &mut self.lease
+        else {
+            return Poll::Pending;
+        };
+        if http1.driver.poll(cx).is_ready() {
+            self.lease = None;
+        }
+        incoming.poll_frame(cx)
+    }
+
+    /// The answer is complete: keeps the connection if the request is, too. What is left of a
+    /// payload goes only if it can at once.
+    fn finish(&mut self, cx: &mut Context<'_>) {
+        self.timer = None;
+        let Some(mut lease) = self.lease.take() else {
+            return;
+        };
+        let is_idle = match &mut lease.wire {
+            Wire::Http1(http1) => http1.is_idle(cx),
+            Wire::Http2(..) => true,
+        };
+        if is_idle {
+            lease.give_back();
+        }
+    }
+
+    /// Whether the origin has been waited for too long.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        let since = *self.waiting_since.get_or_insert(now);
+        let at = since + self.idle_timeout;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        // The timer may stand for an earlier wait: it is moved when it fires, not at each byte.
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= at {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(at);
+        }
+        Poll::Pending
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        let Poll::Ready(frame) = this.poll_incoming(cx) else {
+            ready!(this.poll_idle(cx));
+            this.lease = None;
+            this.metrics.bodies_cut.inc();
+            let reason = format!("no byte from the origin for {:?}", this.idle_timeout);
+            return Poll::Ready(Some(Err(Error::Cut {
+                reason: reason.into(),
+            })));
+        };
+        this.waiting_since = None;
+        match frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    this.received_bytes += data.len() as u64;
+                }
+                if this.incoming.is_end_stream() {
+                    this.finish(cx);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                this.lease = None;
+                this.metrics.bodies_cut.inc();
+                tracing::debug!(%error, "answer of the origin broke off");
+                let reason = "the origin closed the connection in the middle of an answer".into();
+                Poll::Ready(Some(Err(Error::Cut { reason })))
+            }
+            None => {
+                this.finish(cx);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.metrics.in_flight.dec();
+        self.metrics.received_bytes.inc_by(self.received_bytes);
+    }
+}

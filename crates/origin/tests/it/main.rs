@@ -1,0 +1,11 @@
+//! The origin store against scripted origins on real sockets.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on stops")]
+
+mod failures;
+mod headers;
+mod payload;
+mod pool;
+mod protocols;
+mod scripted;
+mod streaming;
+mod versitygw;
