@@ -1,0 +1,540 @@
+//! A fill: one origin request whose bytes serve any number of readers while they arrive.
+//!
+//! The *filler* (a task, `pump`) reads the origin's answer and adds its bytes; *readers* attach at
+//! an offset and take bytes as they come. The bytes of the page under way and of the window before
+//! the fastest reader are kept here; what is behind is in the cache, or gone.
+//!
+//! The filler stays at most a window before the fastest reader, so a slow client does not pull a
+//! large object into memory. When all readers have left it goes on if little is missing, else it
+//! stops. A reader that leaves disturbs nobody; a filler that ends before the end, for whatever
+//! reason, wakes all readers.
+//!
+//! All state is behind one lock, held for a few operations, never across an await.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use forebay_s3::operation::ObjectId;
+use forebay_store::{Error, Response};
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::{
+    epochs::Stamp,
+    settings::PageBytes,
+    version::{Version, Vid},
+};
+
+/// Bytes that a fill without readers still fetches: an extent.
+const FINISH_BYTES_MAX: u64 = crate::ask::EXTENT_BYTES_MAX;
+/// Bytes that a reader may be before a fill and still join it: those it waits for meanwhile.
+const JOIN_AHEAD_BYTES_MAX: u64 = crate::ask::EXTENT_BYTES_MAX;
+
+/// One origin request and those who wait for its bytes.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    pub object: ObjectId,
+    pub purpose: Purpose,
+    /// Where the write counters stood when it began.
+    pub stamp: Stamp,
+    state: Mutex<State>,
+}
+
+/// What a fill is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// To learn what version there is; the stored one, if any, is stale.
+    Learn { stale: Option<Arc<Version>> },
+    /// To get these bytes of this version.
+    Extent {
+        version: Arc<Version>,
+        range: Range<u64>,
+    },
+}
+
+#[derive(Debug)]
+struct State {
+    head: Head,
+    /// The answer that is for nobody but the reader that began the fill.
+    own_answer: Option<Result<Response, Error>>,
+    flow: Flow,
+    /// Bytes of the object that the body has.
+    covers: Range<u64>,
+    /// Offset of the next byte to arrive.
+    next: u64,
+    pieces: VecDeque<Piece>,
+    end: Option<End>,
+    readers: Vec<Option<ReaderState>>,
+    reader_count: usize,
+    /// The filler, while it waits for bytes or for readers.
+    filler: Option<Waker>,
+    task: Option<AbortHandle>,
+}
+
+/// How far a fill goes before its readers, and whether pages are made of its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flow {
+    /// Bytes before the fastest reader.
+    pub ahead_bytes_max: u64,
+    /// Size of the pages to keep whole until they are stored; `None` stores nothing.
+    pub page_bytes: Option<PageBytes>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    start: u64,
+    bytes: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct ReaderState {
+    position: u64,
+    waker: Option<Waker>,
+}
+
+/// What the origin's answer was, as far as all readers are concerned.
+#[derive(Debug, Clone)]
+pub(crate) enum Head {
+    /// It is not there yet.
+    Awaited,
+    /// Bytes of this version follow.
+    Version(Arc<Version>),
+    /// The stale version is still the current one.
+    Unchanged(Arc<Version>),
+    /// The version asked for is no longer there.
+    Changed,
+    /// Something that can't be shared; the reader that began the fill has it.
+    Declined,
+}
+
+/// How a fill ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All bytes have arrived.
+    Whole,
+    /// No more will come.
+    Broken,
+}
+
+/// What a reader finds at its position.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// These bytes.
+    Bytes(Bytes),
+    /// They arrived earlier and are no longer here: look in the cache.
+    Behind,
+    /// The fill has none beyond this position.
+    Past,
+    /// The fill broke off.
+    Broken,
+    /// The version asked for is no longer there.
+    Changed,
+}
+
+/// A page that has arrived whole.
+#[derive(Debug)]
+pub(crate) struct PagePieces {
+    pub start: u64,
+    pub pieces: Vec<Bytes>,
+}
+
+/// More bytes came than were announced.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TooLong;
+
+/// A reader's place at a fill; dropping it leaves the fill.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    fill: Arc<Fill>,
+    slot: usize,
+}
+
+impl Fill {
+    pub(crate) fn new(object: ObjectId, purpose: Purpose, stamp: Stamp) -> Arc<Self> {
+        let covers = match &purpose {
+            Purpose::Learn { .. } => 0..0,
+            Purpose::Extent { range, .. } => range.clone(),
+        };
+        let state = State {
+            head: Head::Awaited,
+            own_answer: None,
+            flow: Flow {
+                ahead_bytes_max: 0,
+                page_bytes: None,
+            },
+            next: covers.start,
+            covers,
+            pieces: VecDeque::new(),
+            end: None,
+            readers: Vec::new(),
+            reader_count: 0,
+            filler: None,
+            task: None,
+        };
+        Arc::new(Self {
+            object,
+            purpose,
+            stamp,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Attaches a reader that wants the byte at `position` first.
+    pub(crate) fn attach(self: &Arc<Self>, position: u64) -> Attachment {
+        let mut state = self.state.lock();
+        let reader = Some(ReaderState {
+            position,
+            waker: None,
+        });
+        let slot = match state.readers.iter().position(Option::is_none) {
+            Some(slot) => {
+                state.readers[slot] = reader;
+                slot
+            }
+            None => {
+                state.readers.push(reader);
+                state.readers.len() - 1
+            }
+        };
+        state.reader_count += 1;
+        Attachment {
+            fill: Arc::clone(self),
+            slot,
+        }
+    }
+
+    /// Whether a reader that knows no version may wait for what this fill learns.
+    pub(crate) fn may_teach(&self) -> bool {
+        let state = self.state.lock();
+        matches!(self.purpose, Purpose::Learn { .. })
+            && state.end.is_none()
+            && matches!(state.head, Head::Awaited | Head::Version(_))
+    }
+
+    /// Whether it brings the byte at `position` of a version soon.
+    pub(crate) fn may_serve(&self, vid: Vid, position: u64) -> bool {
+        let state = self.state.lock();
+        let same_version = match (&state.head, &self.purpose) {
+            (Head::Version(version), _) => version.vid == vid,
+            (Head::Awaited, Purpose::Extent { version, .. }) => version.vid == vid,
+            _ => false,
+        };
+        let kept_from = state.pieces.front().map_or(state.next, |piece| piece.start);
+        same_version
+            && state.end != Some(End::Broken)
+            && state.covers.contains(&position)
+            && position >= kept_from
+            && position <= state.next.saturating_add(JOIN_AHEAD_BYTES_MAX)
+    }
+
+    pub(crate) fn set_task(&self, task: AbortHandle) {
+        self.state.lock().task = Some(task);
+    }
+
+    /// Stops the filler, so that all readers find the fill broken.
+    pub(crate) fn abort(&self) {
+        let task = self.state.lock().task.take();
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+
+    /// The filler has the origin's answer: bytes of `version` follow.
+    pub(crate) fn begin(&self, version: Arc<Version>, covers: Range<u64>, flow: Flow) {
+        self.change(|state| {
+            state.head = Head::Version(version);
+            state.next = covers.start;
+            state.covers = covers;
+            state.flow = flow;
+        });
+    }
+
+    /// The filler has the origin's answer, and no bytes follow.
+    pub(crate) fn conclude(&self, head: Head, own_answer: Option<Result<Response, Error>>) {
+        self.change(|state| {
+            state.head = head;
+            state.own_answer = own_answer;
+            state.end = Some(End::Whole);
+        });
+    }
+
+    /// The filler ends, unless it has ended already.
+    pub(crate) fn end(&self, end: End) {
+        self.change(|state| {
+            if state.end.is_none() {
+                state.end = Some(end);
+                if matches!(state.head, Head::Awaited) {
+                    state.head = Head::Declined;
+                }
+            }
+        });
+    }
+
+    /// Adds bytes that have arrived; returns the pages that are whole with them, but for the last
+    /// of the body, which is whole only when the body has ended without an error.
+    pub(crate) fn push(&self, bytes: Bytes) -> Result<Vec<PagePieces>, TooLong> {
+        let mut whole = Vec::new();
+        let mut bytes = bytes;
+        let mut too_long = false;
+        self.change(|state| {
+            if bytes.len() as u64 > state.covers.end - state.next {
+                too_long = true;
+                return;
+            }
+            while !bytes.is_empty() {
+                let page_end = state.page_end(state.next);
+                let length = usize::try_from(page_end - state.next).unwrap_or(usize::MAX);
+                let piece = bytes.split_to(length.min(bytes.len()));
+                let start = state.next;
+                state.next += piece.len() as u64;
+                state.pieces.push_back(Piece {
+                    start,
+                    bytes: piece,
+                });
+                if state.next == page_end && state.next < state.covers.end {
+                    whole.extend(state.page_before(page_end));
+                }
+            }
+            state.prune();
+        });
+        if too_long { Err(TooLong) } else { Ok(whole) }
+    }
+
+    /// The last page, once the body has ended; `Err` when bytes are missing.
+    pub(crate) fn last_page(&self) -> Result<Option<PagePieces>, End> {
+        let state = self.state.lock();
+        if state.next != state.covers.end {
+            return Err(End::Broken);
+        }
+        Ok(state.page_before(state.covers.end))
+    }
+
+    /// A page is stored: readers that come for its bytes get the stored ones.
+    pub(crate) fn replace(&self, start: u64, page: Bytes) {
+        let mut state = self.state.lock();
+        let end = start + page.len() as u64;
+        if end < state.covers.end && end <= state.fastest() {
+            return;
+        }
+        state
+            .pieces
+            .retain(|piece| piece.start < start || piece.start >= end);
+        let at = state.pieces.partition_point(|piece| piece.start < start);
+        state.pieces.insert(at, Piece { start, bytes: page });
+    }
+
+    /// Asks for the filler to be woken when something changes; ready when it may read on: `false`
+    /// when there is nobody left to read for.
+    pub(crate) fn poll_read_on(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state.lock();
+        if state.reader_count == 0 && state.covers.end - state.next > FINISH_BYTES_MAX {
+            return Poll::Ready(false);
+        }
+        if !state
+            .filler
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
+            state.filler = Some(cx.waker().clone());
+        }
+        if state.must_pause() {
+            Poll::Pending
+        } else {
+            Poll::Ready(true)
+        }
+    }
+
+    /// Changes the state, then wakes all readers.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let wakers: Vec<_> = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            state
+                .readers
+                .iter_mut()
+                .flatten()
+                .filter_map(|reader| reader.waker.take())
+                .collect()
+        };
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+}
+
+impl State {
+    /// End of the page that holds the byte at `offset`, or of the body.
+    fn page_end(&self, offset: u64) -> u64 {
+        let end = self
+            .flow
+            .page_bytes
+            .map_or(u64::MAX, |page| page.ceil(offset + 1));
+        end.min(self.covers.end)
+    }
+
+    /// The page that ends at `end`, when all of it has come through this fill.
+    fn page_before(&self, end: u64) -> Option<PagePieces> {
+        let start = self.flow.page_bytes?.floor(end.checked_sub(1)?);
+        if start < self.covers.start {
+            return None;
+        }
+        let pieces = self
+            .pieces
+            .iter()
+            .filter(|piece| (start..end).contains(&piece.start));
+        Some(PagePieces {
+            start,
+            pieces: pieces.map(|piece| piece.bytes.clone()).collect(),
+        })
+    }
+
+    /// The furthest position of a reader; with none there is nothing to wait for.
+    fn fastest(&self) -> u64 {
+        let positions = self.readers.iter().flatten().map(|reader| reader.position);
+        positions.max().unwrap_or(self.next)
+    }
+
+    fn must_pause(&self) -> bool {
+        self.next.saturating_sub(self.fastest()) >= self.flow.ahead_bytes_max
+            && self.next < self.covers.end
+            && self.reader_count > 0
+    }
+
+    /// Lets go what the fastest reader has passed, but for the page under way and the last one,
+    /// for which readers that come later have no other place.
+    fn prune(&mut self) {
+        let passed = self.fastest();
+        let keep_from = match self.flow.page_bytes {
+            None => passed,
+            Some(page) => passed
+                .min(page.floor(self.next))
+                .min(page.floor(self.covers.end.saturating_sub(1))),
+        };
+        while self
+            .pieces
+            .front()
+            .is_some_and(|piece| piece.end() <= keep_from)
+        {
+            self.pieces.pop_front();
+        }
+    }
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl Attachment {
+    /// Waits for the origin's answer.
+    ///
+    /// # Cancel safety
+    /// A dropped future loses nothing.
+    pub(crate) async fn head(&self) -> Head {
+        poll_fn(|cx| {
+            let mut state = self.fill.state.lock();
+            if let Head::Awaited = state.head {
+                state.wait(self.slot, cx);
+                return Poll::Pending;
+            }
+            Poll::Ready(state.head.clone())
+        })
+        .await
+    }
+
+    /// The answer that is for the reader that began the fill; only that one asks.
+    pub(crate) fn take_own_answer(&self) -> Option<Result<Response, Error>> {
+        self.fill.state.lock().own_answer.take()
+    }
+
+    /// Bytes of the object that the fill brings; known once its head is.
+    pub(crate) fn covers(&self) -> Range<u64> {
+        self.fill.state.lock().covers.clone()
+    }
+
+    /// The fill.
+    pub(crate) fn fill(&self) -> &Arc<Fill> {
+        &self.fill
+    }
+
+    /// Moves to `position` and takes the bytes there, up to `end`.
+    pub(crate) fn poll(&self, position: u64, end: u64, cx: &Context<'_>) -> Poll<Step> {
+        let mut state = self.fill.state.lock();
+        let paused = state.must_pause();
+        if let Some(reader) = &mut state.readers[self.slot] {
+            reader.position = position;
+        }
+        let filler = (paused && !state.must_pause())
+            .then(|| state.filler.take())
+            .flatten();
+        let step = state.step(position, end);
+        if step.is_none() {
+            state.wait(self.slot, cx);
+        }
+        drop(state);
+        if let Some(filler) = filler {
+            filler.wake();
+        }
+        step.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl State {
+    fn wait(&mut self, slot: usize, cx: &Context<'_>) {
+        if let Some(reader) = &mut self.readers[slot] {
+            reader.waker = Some(cx.waker().clone());
+        }
+    }
+
+    fn step(&self, position: u64, end: u64) -> Option<Step> {
+        match self.head {
+            Head::Changed => return Some(Step::Changed),
+            Head::Declined | Head::Unchanged(_) => return Some(Step::Broken),
+            Head::Awaited | Head::Version(_) => {}
+        }
+        let at = self.pieces.partition_point(|piece| piece.end() <= position);
+        if let Some(piece) = self.pieces.get(at).filter(|piece| piece.start <= position) {
+            let from = usize::try_from(position - piece.start).unwrap_or(usize::MAX);
+            let to = usize::try_from(end - piece.start).unwrap_or(usize::MAX);
+            return Some(Step::Bytes(
+                piece.bytes.slice(from..to.min(piece.bytes.len())),
+            ));
+        }
+        if position < self.next {
+            return Some(Step::Behind);
+        }
+        if position >= self.covers.end && !matches!(self.head, Head::Awaited) {
+            return Some(Step::Past);
+        }
+        match self.end {
+            Some(End::Broken) => Some(Step::Broken),
+            Some(End::Whole) => Some(Step::Past),
+            None => None,
+        }
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let filler = {
+            let mut state = self.fill.state.lock();
+            state.readers[self.slot] = None;
+            state.reader_count -= 1;
+            // The filler may have waited for this reader, or may have none left.
+            state.filler.take()
+        };
+        if let Some(filler) = filler {
+            filler.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The fills under way, by object: one for each thing wanted, however many want it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use forebay_s3::operation::ObjectId;
+use parking_lot::Mutex;
+
+use crate::{
+    fill::{Attachment, Fill},
+    version::Vid,
+};
+
+/// Shards, so that fills of different objects rarely meet at a lock; a power of two.
+const SHARD_COUNT: usize = 16;
+
+type Shard = HashMap<u64, Vec<Arc<Fill>>>;
+
+/// The fills under way.
+#[derive(Debug, Default)]
+pub(crate) struct Fills {
+    shards: [Mutex<Shard>; SHARD_COUNT],
+}
+
+/// What a reader got.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// A place at a fill that was under way.
+    Follower(Attachment),
+    /// A place at a new fill, which the caller has to start.
+    Leader(Attachment),
+}
+
+impl Fills {
+    /// Joins the fill that tells what version of `object` there is, or begins one.
+    ///
+    /// `name_hash` is that of the object's name; `is_current` says whether nothing was written
+    /// since a fill began: a reader that comes after a write must not get what was read before it.
+    pub(crate) fn learn(
+        &self,
+        name_hash: u64,
+        object: &ObjectId,
+        position: u64,
+        is_current: impl Fn(&Fill) -> bool,
+        begin: impl FnOnce() -> Arc<Fill>,
+    ) -> Joined {
+        let may_join = |fill: &Fill| fill.object == *object && fill.may_teach() && is_current(fill);
+        self.join(name_hash, position, may_join, begin)
+    }
+
+    /// Joins the fill that brings the byte at `position` of a version, or begins one.
+    pub(crate) fn extent(
+        &self,
+        name_hash: u64,
+        vid: Vid,
+        position: u64,
+        begin: impl FnOnce() -> Arc<Fill>,
+    ) -> Joined {
+        self.join(
+            name_hash,
+            position,
+            |fill| fill.may_serve(vid, position),
+            begin,
+        )
+    }
+
+    fn join(
+        &self,
+        name_hash: u64,
+        position: u64,
+        may_join: impl Fn(&Fill) -> bool,
+        begin: impl FnOnce() -> Arc<Fill>,
+    ) -> Joined {
+        let mut shard = self.shard(name_hash).lock();
+        let fills = shard.entry(name_hash).or_default();
+        if let Some(fill) = fills.iter().find(|fill| may_join(fill)) {
+            return Joined::Follower(fill.attach(position));
+        }
+        let fill = begin();
+        let attachment = fill.attach(position);
+        fills.push(fill);
+        Joined::Leader(attachment)
+    }
+
+    /// Makes a fill unknown, at its end.
+    pub(crate) fn remove(&self, name_hash: u64, fill: &Arc<Fill>) {
+        let mut shard = self.shard(name_hash).lock();
+        if let Some(fills) = shard.get_mut(&name_hash) {
+            fills.retain(|other| !Arc::ptr_eq(other, fill));
+            if fills.is_empty() {
+                shard.remove(&name_hash);
+            }
+        }
+    }
+
+    /// Stops all of them.
+    pub(crate) fn abort_all(&self) {
+        for shard in &self.shards {
+            shard
+                .lock()
+                .values()
+                .flatten()
+                .for_each(|fill| fill.abort());
+        }
+    }
+
+    /// Fills under way.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().values().map(Vec::len).sum::<usize>())
+            .sum()
+    }
+
+    fn shard(&self, name_hash: u64) -> &Mutex<Shard> {
+        &self.shards[(name_hash >> 32) as usize & (SHARD_COUNT - 1)]
+    }
+}

@@ -1,0 +1,191 @@
+//! What all parts of one cache layer share.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use forebay_pages::Arena;
+use forebay_s3::range::ByteRange;
+use forebay_store::{Body, Budget, Clock, Request, Store};
+use forebay_telemetry::cache::CacheMetrics;
+
+use crate::{
+    ask::{EXTENT_BYTES_MAX, Template},
+    fill::{Attachment, Fill, Purpose},
+    fills::{Fills, Joined},
+    freshness::{self, Freshness},
+    index::Index,
+    pump,
+    settings::CacheSettings,
+    version::Version,
+};
+
+/// Pages that one answer holds on to while it is sent: more would keep memory from the cache for
+/// as long as a slow client likes. Larger bodies look their pages up as they go.
+const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// The shared parts.
+pub(crate) struct Layer {
+    pub inner: Arc<dyn Store>,
+    pub settings: CacheSettings,
+    pub index: Index,
+    pub fills: Fills,
+    pub arena: Arena,
+    pub budget: Budget,
+    pub metrics: CacheMetrics,
+    clock: Clock,
+    start: Instant,
+}
+
+impl Layer {
+    pub(crate) fn new(
+        inner: Arc<dyn Store>,
+        settings: CacheSettings,
+        clock: Clock,
+        budget: Budget,
+        metrics: CacheMetrics,
+    ) -> Self {
+        let capacity_bytes = settings.capacity_bytes;
+        let arena = Arena::new(capacity_bytes).unwrap_or_else(|error| {
+            tracing::warn!(%error, "page memory lies on the heap: no file for it");
+            Arena::on_heap(capacity_bytes)
+        });
+        let index = Index::new(capacity_bytes, settings.page_bytes, metrics.clone());
+        let start = clock.now();
+        let fills = Fills::default();
+        Self {
+            inner,
+            settings,
+            index,
+            fills,
+            arena,
+            budget,
+            metrics,
+            clock,
+            start,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Milliseconds since the layer began.
+    pub(crate) fn now_ms(&self) -> i64 {
+        let elapsed = self.now().saturating_duration_since(self.start);
+        i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Whether a version may answer now.
+    pub(crate) fn freshness(&self, version: &Version, now_ms: i64) -> Freshness {
+        freshness::judge(self.settings.coherence, version.ages(now_ms))
+    }
+
+    /// The bytes of a page from `position` on, up to `end` or the end of the page.
+    pub(crate) fn page_from(&self, version: &Version, position: u64, end: u64) -> Option<Bytes> {
+        let page_bytes = self.settings.page_bytes;
+        let page = match &version.page {
+            Some(page) => page.clone(),
+            None => {
+                let page_index = page_bytes.index_of(position);
+                self.index.page(version.vid, page_index, self.now_ms())?
+            }
+        };
+        let start = page_bytes.floor(position);
+        let from = usize::try_from(position - start).ok()?;
+        let to = usize::try_from((end - start).min(page.len() as u64)).ok()?;
+        (from < to).then(|| page.slice(from..to))
+    }
+
+    /// The body of an answer, when all its pages are here and holding them is allowed.
+    pub(crate) fn body_from_pages(&self, version: &Version, range: Range<u64>) -> Option<Body> {
+        if range.is_empty() {
+            return Some(Body::empty());
+        }
+        if let Some(page) = &version.page {
+            let (from, to) = (
+                usize::try_from(range.start).ok()?,
+                usize::try_from(range.end).ok()?,
+            );
+            return Some(page.slice(from..to).into());
+        }
+        if range.end - range.start > HELD_BYTES_MAX {
+            return None;
+        }
+        let first = self.page_from(version, range.start, range.end)?;
+        let mut position = range.start + first.len() as u64;
+        if position == range.end {
+            return Some(first.into());
+        }
+        let mut pieces = VecDeque::from([first]);
+        while position < range.end {
+            let piece = self.page_from(version, position, range.end)?;
+            position += piece.len() as u64;
+            pieces.push_back(piece);
+        }
+        Some(Body::pieces(pieces))
+    }
+
+    /// Whether all pages of a range are here.
+    pub(crate) fn has_pages(&self, version: &Version, range: &Range<u64>) -> bool {
+        let page = |offset| self.settings.page_bytes.index_of(offset);
+        version.page.is_some()
+            || range.is_empty()
+            || (page(range.start)..=page(range.end - 1))
+                .all(|page_index| self.index.has_page(version.vid, page_index))
+    }
+
+    /// Joins or begins the fill that brings the byte at `position` of a version, whose page is
+    /// not here, and with it as many of the pages up to `end` as are missing and fit an extent.
+    pub(crate) fn extent(
+        self: &Arc<Self>,
+        version: &Arc<Version>,
+        template: &Template,
+        position: u64,
+        end: u64,
+    ) -> Joined {
+        let object = &version.object;
+        let name_hash = self.index.name_hash(&object.bucket, &object.key);
+        let joined = self.fills.extent(name_hash, version.vid, position, || {
+            let range = self.missing(version, position, end);
+            let purpose = Purpose::Extent {
+                version: Arc::clone(version),
+                range,
+            };
+            Fill::new(object.clone(), purpose, self.index.stamp(object))
+        });
+        match &joined {
+            Joined::Leader(attachment) => {
+                if let Purpose::Extent { range, .. } = &attachment.fill().purpose {
+                    let range = ByteRange::new(range.start, range.end)
+                        .expect("the range holds the byte at `position`");
+                    self.start(attachment, template.extent(version, range, self.now()));
+                }
+            }
+            Joined::Follower(_) => {
+                self.metrics.collapsed.inc();
+            }
+        }
+        joined
+    }
+
+    /// The missing pages from that of `position` on, as bytes.
+    fn missing(&self, version: &Version, position: u64, end: u64) -> Range<u64> {
+        let page_bytes = self.settings.page_bytes;
+        let start = page_bytes.floor(position);
+        let extent_end = start + EXTENT_BYTES_MAX.max(page_bytes.get());
+        let end_max = page_bytes.ceil(end).min(version.size_bytes).min(extent_end);
+        let mut end = page_bytes.ceil(start + 1).min(version.size_bytes);
+        while end < end_max && !self.index.has_page(version.vid, page_bytes.index_of(end)) {
+            end = (end + page_bytes.get()).min(end_max);
+        }
+        start..end
+    }
+
+    /// Starts the filler of a fill, for which it asks `request`.
+    pub(crate) fn start(self: &Arc<Self>, attachment: &Attachment, request: Request) {
+        self.metrics.fills.inc();
+        let fill = attachment.fill();
+        let filler = pump::run(Arc::clone(self), Arc::clone(fill), request);
+        fill.set_task(tokio::spawn(filler).abort_handle());
+    }
+}

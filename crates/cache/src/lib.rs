@@ -1,0 +1,141 @@
+//! The cache layer: keeps what passes from a store to its clients, and answers from it.
+//!
+//! [`CacheLayer`] is for GetObject and HeadObject; writes pass through it and invalidate what they
+//! may have changed; every other operation passes untouched. What it keeps is of two kinds, in one
+//! [`index`]: *version records* ([`version`]: what is known of an object's current version) and
+//! *pages* of versions. A page is found by its version's id alone, so it can age out but never be
+//! wrong: coherence is only about the small records.
+//!
+//! The way of a read:
+//!
+//! | module | step |
+//! |---|---|
+//! | [`plan`] | what is asked for; or that the cache is not for it |
+//! | [`read`] | a hit, or: learn what version there is, collect its bytes |
+//! | [`freshness`] | may the stored record answer (pure) |
+//! | [`answer`] | status and headers for this client (pure) |
+//! | [`ask`], [`fill`], [`fills`], [`pump`] | origin requests that serve many readers at once |
+//! | [`reader`] | a body from pages and fills |
+//! | [`write`](mod@write), [`epochs`] | invalidation without races |
+//!
+//! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
+//! What is promised to clients is in docs/semantics.md.
+
+mod answer;
+mod ask;
+mod epochs;
+mod fill;
+mod fills;
+mod freshness;
+mod headers;
+mod index;
+mod layer;
+mod plan;
+mod pump;
+mod read;
+mod reader;
+mod settings;
+mod version;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, future, pin::Pin, sync::Arc};
+
+use forebay_s3::operation::Operation;
+use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
+use forebay_telemetry::cache::CacheMetrics;
+
+pub use settings::{CacheSettings, Coherence, Directives, PageBytes};
+
+use layer::Layer;
+use plan::{Method, Plan};
+
+/// A cache in front of a store, see the crate's documentation.
+pub struct CacheLayer {
+    layer: Arc<Layer>,
+}
+
+impl CacheLayer {
+    /// A cache in front of `inner`. Memory in flight is taken from `budget`; memory of what is
+    /// kept is `settings.capacity_bytes` at most.
+    pub fn new(
+        inner: Arc<dyn Store>,
+        settings: CacheSettings,
+        clock: Clock,
+        budget: Budget,
+        metrics: CacheMetrics,
+    ) -> Self {
+        Self {
+            layer: Arc::new(Layer::new(inner, settings, clock, budget, metrics)),
+        }
+    }
+
+    /// Bytes that records, pages and their index take.
+    pub fn used_bytes(&self) -> u64 {
+        self.layer.index.used_bytes()
+    }
+
+    fn read<'a>(&self, method: Method, request: Request) -> Answering<'a> {
+        let (Operation::GetObject(read) | Operation::HeadObject(read)) = &request.operation else {
+            return self.pass(request);
+        };
+        let settings = &self.layer.settings;
+        let Ok(plan) = Plan::of(method, read, &request.headers, &request.query, settings) else {
+            let layer = Arc::clone(&self.layer);
+            return Box::pin(async move { read::as_is(&layer, request, Forward::Bypass).await });
+        };
+        match read::hit(&self.layer, &plan, &read.object) {
+            Some(answer) => Box::pin(future::ready(answer)),
+            None => Box::pin(read::read(Arc::clone(&self.layer), plan, request)),
+        }
+    }
+
+    fn pass<'a>(&self, request: Request) -> Answering<'a> {
+        let inner = Arc::clone(&self.layer.inner);
+        Box::pin(async move {
+            let mut response = inner.call(request).await?;
+            let passed = || CacheStatus::forward(Forward::Bypass);
+            response.cache.get_or_insert_with(passed);
+            Ok(response)
+        })
+    }
+}
+
+/// The future that `async_trait` makes of `Store::call`, written out below: a hit is answered
+/// before there is a future to drive, and costs one allocation of the answer's size, not one that
+/// holds the request and all the states of a miss.
+type Answering<'a> = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send + 'a>>;
+
+impl Store for CacheLayer {
+    fn call<'life0, 'async_trait>(&'life0 self, request: Request) -> Answering<'async_trait>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        match &request.operation {
+            Operation::GetObject(_) => self.read(Method::Get, request),
+            Operation::HeadObject(_) => self.read(Method::Head, request),
+            operation => match write::written(operation) {
+                Some(written) => Box::pin(write::write(Arc::clone(&self.layer), written, request)),
+                None => self.pass(request),
+            },
+        }
+    }
+}
+
+impl Drop for CacheLayer {
+    fn drop(&mut self) {
+        self.layer.fills.abort_all();
+    }
+}
+
+impl fmt::Debug for CacheLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheLayer")
+            .field("settings", &self.layer.settings)
+            .field("used_bytes", &self.used_bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,447 @@
+//! Answers reads of objects.
+//!
+//! [`hit`] is the short way: record and pages are here and fresh. Everything else goes through
+//! [`read`], which learns what version there is, if need be, and answers from pages, from fills
+//! under way and from fills of its own. A client's request that finds nothing stored becomes one
+//! origin request.
+
+use std::{ops::Range, sync::Arc};
+
+use forebay_s3::operation::{ObjectId, Operation};
+use forebay_store::{Body, CacheStatus, Error, Forward, Request, Response};
+use http::StatusCode;
+
+use crate::{
+    answer::{self, Answer},
+    ask::{Ask, Template},
+    epochs::Stamp,
+    fill::{Attachment, Fill, Head, Purpose},
+    fills::Joined,
+    freshness::Freshness,
+    layer::Layer,
+    plan::{ChecksumMode, Directive, Method, Part, Plan},
+    reader::Reader,
+    version::{self, Checksums, Learned, Version},
+};
+
+/// Fills of others that a request waits for in vain before it asks for itself alone.
+const JOINS_MAX: u32 = 2;
+/// Times that an object may change under a request before anything of it was sent.
+const RESTARTS_MAX: u32 = 1;
+
+/// Answers from memory, or says `None`.
+pub(crate) fn hit(
+    layer: &Layer,
+    plan: &Plan,
+    object: &ObjectId,
+) -> Option<Result<Response, Error>> {
+    let now_ms = layer.now_ms();
+    let version = layer.index.version(object, now_ms)?;
+    let Freshness::Fresh { left_seconds } = layer.freshness(&version, now_ms) else {
+        return None;
+    };
+    if plan.directive != Directive::None || lacks_checksums(plan, &version) {
+        return None;
+    }
+    let age_seconds = version.ages(now_ms).validated_ms.max(0) / 1000;
+    let (mut response, range) = match answer::answer(plan, &version, Some(age_seconds)) {
+        Answer::Refused(error) => return Some(Err(error)),
+        Answer::Empty(response) => (response, 0..0),
+        Answer::Body(response, range) => (response, range),
+    };
+    response.body = layer.body_from_pages(&version, range)?;
+    version.used(now_ms);
+    layer
+        .metrics
+        .hit_bytes
+        .inc_by(response.body.length().unwrap_or(0));
+    response.cache = Some(hit_status(left_seconds));
+    Some(Ok(response))
+}
+
+fn hit_status(left_seconds: Option<i64>) -> CacheStatus {
+    CacheStatus {
+        ttl_seconds: left_seconds,
+        ..CacheStatus::hit(0)
+    }
+}
+
+/// Whether the client asked for checksums that the record does not know.
+fn lacks_checksums(plan: &Plan, version: &Version) -> bool {
+    plan.checksums == ChecksumMode::Enabled
+        && matches!(plan.part, Part::Head | Part::Whole)
+        && matches!(version.checksums, Checksums::Unknown)
+}
+
+/// One request on its way through [`read`].
+struct Reading {
+    layer: Arc<Layer>,
+    plan: Plan,
+    template: Template,
+    joins: u32,
+    restarts: u32,
+    /// Why it goes forward, once it is known.
+    forward: Option<Forward>,
+    forward_status: Option<u16>,
+    collapsed: bool,
+    /// The origin has vouched for what is stored on behalf of this request.
+    validated: bool,
+    /// Freshness left, where nothing had to be asked.
+    left_seconds: Option<i64>,
+}
+
+/// What became of one try.
+enum Try {
+    Done(Response),
+    /// Something changed: look again.
+    Again,
+    /// The answer can't be kept and is not what the client asked for: ask in its own words.
+    AskAsIs,
+}
+
+/// Answers a read that is no hit.
+pub(crate) async fn read(
+    layer: Arc<Layer>,
+    plan: Plan,
+    request: Request,
+) -> Result<Response, Error> {
+    let (Operation::GetObject(read) | Operation::HeadObject(read)) = &request.operation else {
+        return layer.inner.call(request).await;
+    };
+    if plan.directive == Directive::NoStore {
+        return as_is(&layer, request, Forward::Request).await;
+    }
+    let template = Template::of(&read.object, &request.headers, &request.caller);
+    let mut reading = Reading {
+        layer: Arc::clone(&layer),
+        plan,
+        template,
+        joins: 0,
+        restarts: 0,
+        forward: None,
+        forward_status: None,
+        collapsed: false,
+        validated: false,
+        left_seconds: None,
+    };
+    loop {
+        match reading.attempt().await? {
+            Try::Done(mut response) => {
+                reading.mark(&mut response);
+                return Ok(response);
+            }
+            Try::Again => {}
+            Try::AskAsIs => {
+                let forward = reading.forward.unwrap_or(Forward::Miss);
+                return as_is(&layer, request, forward).await;
+            }
+        }
+    }
+}
+
+/// Sends a request to the store below, past the cache.
+pub(crate) async fn as_is(
+    layer: &Layer,
+    request: Request,
+    forward: Forward,
+) -> Result<Response, Error> {
+    let mut response = layer.inner.call(request).await?;
+    let forward_status = Some(response.status.as_u16());
+    response.cache = Some(CacheStatus {
+        forward_status,
+        ..CacheStatus::forward(forward)
+    });
+    Ok(response)
+}
+
+impl Reading {
+    async fn attempt(&mut self) -> Result<Try, Error> {
+        let layer = Arc::clone(&self.layer);
+        let now_ms = layer.now_ms();
+        let stored = layer.index.version(self.template.object(), now_ms);
+        let Some(version) = stored else {
+            self.forward.get_or_insert(Forward::UriMiss);
+            return self.ask(None).await;
+        };
+        match layer.freshness(&version, now_ms) {
+            Freshness::Fresh { left_seconds } => self.left_seconds = left_seconds,
+            Freshness::Stale if self.validated => {}
+            Freshness::Stale => {
+                self.forward.get_or_insert(Forward::Stale);
+                return self.ask(Some(version)).await;
+            }
+        }
+        if self.plan.directive == Directive::Validate && !self.validated {
+            self.forward.get_or_insert(Forward::Request);
+            return self.ask(Some(version)).await;
+        }
+        if lacks_checksums(&self.plan, &version) {
+            self.forward.get_or_insert(Forward::Partial);
+            return self.complete(&version).await;
+        }
+        self.answer(version, None).await
+    }
+
+    /// Asks the origin what there is.
+    async fn ask(&mut self, stale: Option<Arc<Version>>) -> Result<Try, Error> {
+        if self.plan.part == Part::Head {
+            return self.ask_head(stale).await;
+        }
+        let attachment = match self.join(stale.as_ref()) {
+            Joined::Follower(attachment) => {
+                self.layer.metrics.collapsed.inc();
+                self.collapsed = true;
+                attachment
+            }
+            Joined::Leader(attachment) => {
+                let ask = stale.as_deref().map_or(Ask::AsTheClient, Ask::Unless);
+                let page_bytes = self.layer.settings.page_bytes;
+                let now = self.layer.now();
+                let request = self.template.learn(self.plan.part, ask, page_bytes, now);
+                self.layer.start(&attachment, request);
+                attachment
+            }
+        };
+        self.validated = true;
+        match attachment.head().await {
+            Head::Version(version) => {
+                let whole = attachment.covers() == (0..version.size_bytes);
+                let status = if whole {
+                    StatusCode::OK
+                } else {
+                    StatusCode::PARTIAL_CONTENT
+                };
+                self.forward_status = Some(status.as_u16());
+                if lacks_checksums(&self.plan, &version) {
+                    return self.complete(&version).await;
+                }
+                self.answer(version, Some(attachment)).await
+            }
+            Head::Unchanged(version) => {
+                self.forward_status = Some(StatusCode::NOT_MODIFIED.as_u16());
+                self.answer(version, None).await
+            }
+            Head::Declined | Head::Changed | Head::Awaited => self.declined(&attachment),
+        }
+    }
+
+    /// Joins a fill that learns the version, or begins one. A request with conditions of its own
+    /// begins one for itself, as the origin's answer to it may be of no use to others.
+    fn join(&mut self, stale: Option<&Arc<Version>>) -> Joined {
+        let layer = &self.layer;
+        let object = self.template.object();
+        let begin = || {
+            let purpose = Purpose::Learn {
+                stale: stale.cloned(),
+            };
+            Fill::new(object.clone(), purpose, layer.index.stamp(object))
+        };
+        let alone = stale.is_none() && self.plan.conditions.is_some();
+        if alone || self.joins >= JOINS_MAX {
+            return Joined::Leader(begin().attach(0));
+        }
+        let name_hash = layer.index.name_hash(&object.bucket, &object.key);
+        let is_current = |fill: &Fill| layer.index.is_current(&fill.stamp);
+        layer.fills.learn(name_hash, object, 0, is_current, begin)
+    }
+
+    /// The answer can't be shared: the request that asked takes it, any other asks again.
+    fn declined(&mut self, attachment: &Attachment) -> Result<Try, Error> {
+        let Some(own_answer) = attachment.take_own_answer() else {
+            self.joins += 1;
+            self.validated = false;
+            return Ok(Try::Again);
+        };
+        let response = own_answer?;
+        self.forward_status = Some(response.status.as_u16());
+        if response.status.is_success() && matches!(self.plan.part, Part::Range(_)) {
+            return Ok(Try::AskAsIs);
+        }
+        Ok(Try::Done(answer::adapt(&self.plan, response)))
+    }
+
+    /// Asks for the headers alone.
+    async fn ask_head(&mut self, stale: Option<Arc<Version>>) -> Result<Try, Error> {
+        let layer = Arc::clone(&self.layer);
+        let stamp = layer.index.stamp(self.template.object());
+        let ask = stale.as_deref().map_or(Ask::AsTheClient, Ask::Unless);
+        let answer = layer.inner.call(self.template.head(ask)).await;
+        let status = version::status(&answer);
+        self.forward_status = status.map(|status| status.as_u16());
+        self.validated = true;
+        let now_ms = layer.now_ms();
+        let found = self.found(stamp, &answer);
+        if let Some(stale) = &stale {
+            if status == Some(StatusCode::NOT_MODIFIED) {
+                stale.validated(now_ms);
+                layer.metrics.validated.inc();
+                return self.answer(Arc::clone(stale), None).await;
+            }
+            if version::is_superseded(stale, &answer, found.as_ref()) {
+                layer.index.forget(stale);
+            }
+        }
+        let Some(version) = found else {
+            return Ok(Try::Done(answer::adapt(&self.plan, answer?)));
+        };
+        let version = Arc::new(version);
+        layer.index.put_version(Arc::clone(&version), now_ms);
+        self.answer(version, None).await
+    }
+
+    fn found(&self, stamp: Stamp, answer: &Result<Response, Error>) -> Option<Version> {
+        let (object, settings) = (self.template.object(), &self.layer.settings);
+        let (response, now_ms) = (answer.as_ref().ok()?, self.layer.now_ms());
+        let learned = version::learn(Method::Head, object, stamp, response, settings, now_ms);
+        learned.map(|Learned { version, .. }| version)
+    }
+
+    /// Learns the checksums of a version that is known from a range alone.
+    async fn complete(&mut self, known: &Arc<Version>) -> Result<Try, Error> {
+        let layer = Arc::clone(&self.layer);
+        let stamp = layer.index.stamp(self.template.object());
+        let answer = layer.inner.call(self.template.head(Ask::Anyway)).await;
+        let found = self.found(stamp, &answer);
+        if version::is_superseded(known, &answer, found.as_ref()) {
+            layer.index.forget(known);
+        }
+        let Some(version) = found else {
+            return Ok(Try::AskAsIs);
+        };
+        let version = match &known.page {
+            Some(page) if known.vid == version.vid => version.with_page(page.clone()),
+            _ => version,
+        };
+        let version = Arc::new(version);
+        layer
+            .index
+            .put_version(Arc::clone(&version), layer.now_ms());
+        self.validated = true;
+        self.answer(version, None).await
+    }
+
+    /// Answers with a version that may answer.
+    async fn answer(
+        &mut self,
+        version: Arc<Version>,
+        attachment: Option<Attachment>,
+    ) -> Result<Try, Error> {
+        let ages = version.ages(self.layer.now_ms());
+        let age_seconds = ages.validated_ms / 1000;
+        let from_store = self.validated && age_seconds <= 0;
+        let age_seconds = (!from_store).then_some(age_seconds.max(0));
+        match answer::answer(&self.plan, &version, age_seconds) {
+            Answer::Refused(error) => Err(error),
+            Answer::Empty(response) => Ok(Try::Done(response)),
+            Answer::Body(response, range) => {
+                Ok(match self.body(version, range, attachment).await? {
+                    Found::Body(body) => Try::Done(response.with_body(body)),
+                    Found::Response(other) => Try::Done(answer::adapt(&self.plan, other)),
+                    Found::Changed => Try::Again,
+                })
+            }
+        }
+    }
+
+    /// The bytes of a version, from wherever they are.
+    async fn body(
+        &mut self,
+        version: Arc<Version>,
+        range: Range<u64>,
+        attachment: Option<Attachment>,
+    ) -> Result<Found, Error> {
+        let layer = Arc::clone(&self.layer);
+        let attachment =
+            attachment.filter(|attachment| attachment.fill().may_serve(version.vid, range.start));
+        if attachment.is_none() {
+            if let Some(body) = layer.body_from_pages(&version, range.clone()) {
+                return Ok(Found::Body(body));
+            }
+            if !layer.has_pages(&version, &range) {
+                self.forward.get_or_insert(Forward::Partial);
+            }
+        }
+        let attachment = match attachment {
+            Some(attachment) => Some(attachment),
+            None if layer.page_from(&version, range.start, range.end).is_some() => None,
+            None => match self.first_extent(&version, &range).await? {
+                Ok(attachment) => Some(attachment),
+                Err(found) => return Ok(found),
+            },
+        };
+        Ok(Found::Body(Body::stream(Reader {
+            layer,
+            version,
+            template: self.template.clone(),
+            position: range.start,
+            end: range.end,
+            attachment,
+            ahead: None,
+            breaks: 0,
+        })))
+    }
+
+    /// Begins to fetch what is missing, and waits until it is known that the version is still
+    /// there: after the first byte it would be too late to begin anew.
+    async fn first_extent(
+        &mut self,
+        version: &Arc<Version>,
+        range: &Range<u64>,
+    ) -> Result<Result<Attachment, Found>, Error> {
+        loop {
+            let joined = self
+                .layer
+                .extent(version, &self.template, range.start, range.end);
+            let (Joined::Leader(attachment) | Joined::Follower(attachment)) = joined;
+            match attachment.head().await {
+                Head::Version(_) => {
+                    self.forward_status
+                        .get_or_insert(StatusCode::PARTIAL_CONTENT.as_u16());
+                    return Ok(Ok(attachment));
+                }
+                Head::Changed if self.restarts >= RESTARTS_MAX => {
+                    return Err(Error::Unavailable {
+                        reason: "the object keeps changing".into(),
+                    });
+                }
+                Head::Changed => {
+                    self.restarts += 1;
+                    self.validated = false;
+                    return Ok(Err(Found::Changed));
+                }
+                Head::Declined | Head::Unchanged(_) | Head::Awaited => {
+                    if let Some(own_answer) = attachment.take_own_answer() {
+                        return Ok(Err(Found::Response(own_answer?)));
+                    }
+                    self.joins += 1;
+                    if self.joins > JOINS_MAX {
+                        let reason = "the origin failed others that asked for the same".into();
+                        return Err(Error::Unavailable { reason });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says in the answer what the cache did.
+    fn mark(&self, response: &mut Response) {
+        response.cache = Some(match self.forward {
+            None => hit_status(self.left_seconds),
+            Some(reason) => CacheStatus {
+                forward_status: self.forward_status,
+                stored: response.status.is_success(),
+                collapsed: self.collapsed,
+                ..CacheStatus::forward(reason)
+            },
+        });
+    }
+}
+
+/// What the search for bytes came to.
+enum Found {
+    Body(Body),
+    /// An answer of the origin instead.
+    Response(Response),
+    /// The version is gone.
+    Changed,
+}

@@ -1,0 +1,279 @@
+//! An origin under the tests' control: the memory store behind faults, a log of what it was
+//! asked, and a gate that lets bytes of bodies out as the test says.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_native::MemoryStore;
+use forebay_s3::operation::Operation;
+use forebay_store::{
+    Body, Budget, Clock, Error, Request, Response, Store,
+    contract::{
+        requests::{self, Answer},
+        sample_bytes,
+    },
+    faulty::Faulty,
+};
+use forebay_telemetry::cache::CacheMetrics;
+use http::header;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+
+use crate::{CacheLayer, CacheSettings, Coherence, PageBytes};
+
+pub(super) const KIB: u64 = 1024;
+pub(super) const MIB: u64 = 1024 * KIB;
+/// Bytes in a piece of the origin's bodies: no divisor of a page.
+const PIECE_BYTES: usize = 10_000;
+
+pub(super) fn settings() -> CacheSettings {
+    CacheSettings {
+        capacity_bytes: 64 * MIB,
+        page_bytes: PageBytes::MIN,
+        ..Default::default()
+    }
+}
+
+/// What a test may choose.
+pub(super) struct Setup {
+    pub settings: CacheSettings,
+    pub clock: Clock,
+    pub budget_bytes: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let clock = Clock::manual(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+        Self {
+            settings: settings(),
+            clock,
+            budget_bytes: 64 * MIB,
+        }
+    }
+}
+
+impl Setup {
+    pub(super) fn with_ttl(ttl: Duration, tti: Option<Duration>) -> Self {
+        let coherence = Coherence::Bounded { ttl, tti };
+        Self {
+            settings: CacheSettings {
+                coherence,
+                ..settings()
+            },
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn over(self, inner: Arc<dyn Store>) -> CacheLayer {
+        let budget = Budget::new(self.budget_bytes, Duration::from_secs(1));
+        CacheLayer::new(
+            inner,
+            self.settings,
+            self.clock,
+            budget,
+            CacheMetrics::default(),
+        )
+    }
+
+    /// A cache over a new origin with the bucket `bucket`.
+    pub(super) async fn build(self) -> Fixture {
+        let clock = self.clock.clone();
+        let origin = Arc::new(Origin {
+            store: Faulty::new(MemoryStore::new(clock.clone())),
+            asked: Mutex::default(),
+            gate: Arc::default(),
+        });
+        requests::create_bucket("bucket")
+            .expect(200, &*origin)
+            .await;
+        origin.take_asked();
+        let cache = self.over(Arc::clone(&origin) as Arc<dyn Store>);
+        Fixture {
+            origin,
+            cache: Arc::new(cache),
+            clock,
+        }
+    }
+}
+
+/// A cache and its origin.
+pub(super) struct Fixture {
+    pub origin: Arc<Origin>,
+    pub cache: Arc<CacheLayer>,
+    pub clock: Clock,
+}
+
+impl Fixture {
+    pub(super) async fn new() -> Self {
+        Setup::default().build().await
+    }
+
+    /// Puts an object past the cache; returns its bytes.
+    pub(super) async fn put(&self, key: &str, length: u64) -> Bytes {
+        self.put_bytes(key, sample_bytes(usize::try_from(length).unwrap()))
+            .await
+    }
+
+    pub(super) async fn put_bytes(&self, key: &str, bytes: Vec<u8>) -> Bytes {
+        let bytes = Bytes::from(bytes);
+        requests::put("bucket", key)
+            .body(bytes.clone())
+            .expect(200, &self.origin.store)
+            .await;
+        bytes
+    }
+
+    pub(super) async fn get(&self, key: &str) -> Answer {
+        requests::get("bucket", key).expect(200, &*self.cache).await
+    }
+
+    /// Runs until no fill is under way.
+    pub(super) async fn settle(&self) {
+        while self.cache.layer.fills.count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(super) fn audit(&self) {
+        self.cache.layer.index.audit();
+    }
+
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.origin.take_asked()
+    }
+
+    pub(super) fn metrics(&self) -> &CacheMetrics {
+        &self.cache.layer.metrics
+    }
+}
+
+/// See the module.
+pub(super) struct Origin {
+    pub store: Faulty<MemoryStore>,
+    asked: Mutex<Vec<String>>,
+    pub gate: Arc<Gate>,
+}
+
+impl Origin {
+    /// What was asked since the last call, as `GET key bytes=0-1 if-match`.
+    pub(super) fn take_asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock())
+    }
+}
+
+/// Lets out so many bytes of each body; all, unless closed.
+#[derive(Default)]
+pub(super) struct Gate {
+    state: Mutex<GateState>,
+}
+
+#[derive(Default)]
+struct GateState {
+    open_to: Option<u64>,
+    wakers: Vec<Waker>,
+    /// Most bytes of one body that were let out.
+    passed: u64,
+}
+
+impl Gate {
+    pub(super) fn close_at(&self, offset: u64) {
+        let wakers = {
+            let mut state = self.state.lock();
+            state.open_to = Some(offset);
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn open(&self) {
+        self.close_at(u64::MAX);
+    }
+
+    pub(super) fn passed(&self) -> u64 {
+        self.state.lock().passed
+    }
+}
+
+#[async_trait]
+impl Store for Origin {
+    async fn call(&self, request: Request) -> Result<Response, Error> {
+        let key = request.operation.key().map_or("", |key| key.as_str());
+        let mut line = format!("{} {key}", request.method);
+        if let Some(range) = request.headers.get(header::RANGE) {
+            line = format!("{line} {}", range.to_str().unwrap());
+        }
+        for name in [header::IF_MATCH, header::IF_NONE_MATCH] {
+            if request.headers.contains_key(&name) {
+                line = format!("{line} {name}");
+            }
+        }
+        let is_read = matches!(request.operation, Operation::GetObject(_));
+        self.asked.lock().push(line);
+        // As over a network, the answer is not there at once.
+        tokio::task::yield_now().await;
+        let mut response = self.store.call(request).await?;
+        if is_read {
+            let inner = std::mem::take(&mut response.body);
+            let gate = Arc::clone(&self.gate);
+            let length = inner.length().unwrap();
+            response.body = Body::stream(Gated {
+                inner,
+                gate,
+                piece: Bytes::new(),
+                passed: 0,
+                length,
+            });
+        }
+        Ok(response)
+    }
+}
+
+struct Gated {
+    inner: Body,
+    gate: Arc<Gate>,
+    piece: Bytes,
+    passed: u64,
+    length: u64,
+}
+
+impl HttpBody for Gated {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.piece.is_empty() {
+            match Pin::new(&mut self.inner).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => self.piece = frame.into_data().unwrap(),
+                other => return other,
+            }
+        }
+        let this = &mut *self;
+        let mut state = this.gate.state.lock();
+        let open = state
+            .open_to
+            .unwrap_or(u64::MAX)
+            .saturating_sub(this.passed);
+        let length = usize::try_from(open).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        if length == 0 {
+            state.wakers.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let piece = this.piece.split_to(length.min(this.piece.len()));
+        this.passed += piece.len() as u64;
+        state.passed = state.passed.max(this.passed);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length - self.passed)
+    }
+}

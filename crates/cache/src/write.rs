@@ -1,0 +1,234 @@
+//! Lets writes pass and makes what they may have changed unknown.
+//!
+//! Before the write and after it, and when its future or its answer's body is dropped before the
+//! end: the origin may have carried it out all the same. The one after is what coherence rests on;
+//! it comes before the client can learn that the write is done. What a fill read before it is not
+//! stored, as the write moved the counters on that the fill began with (`epochs`).
+//!
+//! A DeleteObjects names its keys in its body, which is read as it passes; when it can't be
+//! understood, or is too large to hold, its whole bucket is invalidated.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use forebay_s3::{
+    operation::{Effect, Operation, OperationName, Target},
+    xml,
+};
+use forebay_store::{Body, CacheStatus, Error, Forward, Request, Reservation, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+
+use crate::{index::Written, layer::Layer};
+
+/// Most bytes of a DeleteObjects body that are held: 1000 keys of 1 KiB and their tags.
+const DELETE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// What an operation may change of what is cached; `None` is nothing.
+pub(crate) fn written(operation: &Operation) -> Option<Written> {
+    match operation {
+        // They change no object that can be read.
+        Operation::CreateMultipartUpload(_)
+        | Operation::UploadPart(_)
+        | Operation::UploadPartCopy(..)
+        | Operation::AbortMultipartUpload(_)
+        | Operation::Other(OperationName::CreateSession, _) => None,
+        operation if operation.name().effect() == Effect::Read => None,
+        // The object that is renamed goes away, and only a header says which.
+        Operation::Other(OperationName::RenameObject, Target::Object(bucket, _)) => {
+            Some(Written::Bucket(bucket.clone()))
+        }
+        operation => Some(match (operation.bucket(), operation.key()) {
+            (Some(bucket), Some(key)) => Written::Object(bucket.clone(), key.clone()),
+            (Some(bucket), None) => Written::Bucket(bucket.clone()),
+            (None, _) => Written::All,
+        }),
+    }
+}
+
+/// Sends a write to the store below.
+pub(crate) async fn write(
+    layer: Arc<Layer>,
+    written: Written,
+    mut request: Request,
+) -> Result<Response, Error> {
+    let changes = match &request.operation {
+        Operation::DeleteObjects(_) => {
+            let (body, seen) = Overheard::of(std::mem::take(&mut request.body), &layer);
+            request.body = body;
+            Changes::Heard(written, seen)
+        }
+        _ => Changes::Told(written),
+    };
+    let guard = Guard::new(Arc::clone(&layer), changes);
+    let mut response = layer.inner.call(request).await?;
+    guard.invalidate();
+    // CompleteMultipartUpload and CopyObject may say 200 first and only do the work then.
+    if response.body.length().is_none() {
+        let body = std::mem::take(&mut response.body);
+        response.body = Body::stream(Guarded { body, guard });
+    }
+    let forward_status = Some(response.status.as_u16());
+    response.cache = Some(CacheStatus {
+        forward_status,
+        ..CacheStatus::forward(Forward::Method)
+    });
+    Ok(response)
+}
+
+/// How it is known what a write changes.
+enum Changes {
+    Told(Written),
+    /// By the body; the whole bucket while it has not passed.
+    Heard(Written, Arc<Mutex<Seen>>),
+}
+
+/// Invalidates when it is made, when told, and when dropped.
+struct Guard {
+    layer: Arc<Layer>,
+    changes: Changes,
+}
+
+impl Guard {
+    fn new(layer: Arc<Layer>, changes: Changes) -> Self {
+        let guard = Self { layer, changes };
+        // What a DeleteObjects names is not known yet; it is invalidated after it.
+        if let Changes::Told(_) = &guard.changes {
+            guard.invalidate();
+        }
+        guard
+    }
+
+    fn invalidate(&self) {
+        match &self.changes {
+            Changes::Told(written) => self.layer.index.invalidate(written),
+            Changes::Heard(bucket, seen) => {
+                let Written::Bucket(name) = bucket else {
+                    return self.layer.index.invalidate(bucket);
+                };
+                match xml::delete_keys(&seen.lock().joined()) {
+                    Ok(entries) => entries.into_iter().for_each(|entry| {
+                        self.layer
+                            .index
+                            .invalidate(&Written::Object(name.clone(), entry.key));
+                    }),
+                    Err(_) => self.layer.index.invalidate(bucket),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.invalidate();
+    }
+}
+
+/// The body of an answer to a write: invalidates before it lets anything of it out.
+struct Guarded {
+    body: Body,
+    guard: Guard,
+}
+
+impl HttpBody for Guarded {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.guard.invalidate();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        HttpBody::size_hint(&self.body)
+    }
+}
+
+/// What has passed of a body.
+struct Seen {
+    bytes: Vec<u8>,
+    /// Room for them; without it nothing is kept.
+    room: Option<Reservation>,
+}
+
+impl Seen {
+    fn take(&mut self, bytes: &Bytes) {
+        if self.room.is_none() {
+            return;
+        }
+        if self.bytes.len() + bytes.len() > DELETE_BYTES_MAX {
+            (self.bytes, self.room) = (Vec::new(), None);
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn joined(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A body that is overheard on its way.
+struct Overheard {
+    body: Body,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Overheard {
+    fn of(body: Body, layer: &Layer) -> (Body, Arc<Mutex<Seen>>) {
+        let room_bytes = body.length().unwrap_or(DELETE_BYTES_MAX as u64);
+        let room = layer
+            .budget
+            .try_reserve(room_bytes.min(DELETE_BYTES_MAX as u64));
+        let seen = Arc::new(Mutex::new(Seen {
+            bytes: Vec::new(),
+            room,
+        }));
+        (
+            Body::stream(Self {
+                body,
+                seen: Arc::clone(&seen),
+            }),
+            seen,
+        )
+    }
+}
+
+impl HttpBody for Overheard {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            self.seen.lock().take(bytes);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        HttpBody::size_hint(&self.body)
+    }
+}

@@ -1,0 +1,127 @@
+//! A sealed memfd, mapped read-only once and for all of its length.
+//!
+//! Bytes get in by `pwritev`, which neither zeroes memory first nor faults in user space, and are
+//! read through the mapping or sent from the file. Physical memory is what was written.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    ptr::{self, NonNull},
+    slice,
+};
+
+use rustix::{
+    fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create},
+    io::{Errno, pwritev},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+};
+
+use crate::registry;
+
+/// Slices in one `pwritev` (Linux, `UIO_MAXIOV`).
+const SLICES_MAX: usize = 1024;
+
+/// The file and its mapping.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    address: NonNull<u8>,
+    length: usize,
+    fd: OwnedFd,
+    entry: Option<usize>,
+}
+
+// SAFETY: the mapping is plain read-only memory that belongs to the whole process; its address is
+// never changed, and unmapping it needs `&mut self` (in `drop`).
+#[expect(unsafe_code, reason = "NonNull is neither Send nor Sync by itself")]
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "NonNull is neither Send nor Sync by itself")]
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// A file of `length` bytes, a multiple of the system's page size, all of them holes.
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = memfd_create("forebay-pages", flags)?;
+        ftruncate(&fd, length as u64)?;
+        // With the length sealed, no access to the mapping can end in SIGBUS for lack of a file.
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        #[expect(unsafe_code, reason = "mmap")]
+        let address =
+            unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &fd, 0) }?;
+        // A core dump without the cached objects is smaller and gives less away. A kernel that
+        // refuses the advice dumps them; nothing else hangs on it.
+        // SAFETY: the advice changes only what a core dump holds.
+        #[expect(unsafe_code, reason = "madvise")]
+        let _ = unsafe { madvise(address, length, Advice::LinuxDontDump) };
+        let address = NonNull::new(address.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        let entry = registry::register(address.addr().get(), length, fd.as_raw_fd());
+        Ok(Self { address, length, fd, entry })
+    }
+
+    /// Writes `pieces` one after another from `offset` on.
+    pub(crate) fn write<P: AsRef<[u8]>>(&self, offset: u64, pieces: &[P]) -> io::Result<()> {
+        let mut offset = offset;
+        for batch in pieces.chunks(SLICES_MAX) {
+            let mut slices: Vec<_> = batch.iter().map(|p| IoSlice::new(p.as_ref())).collect();
+            let mut left = slices.as_mut_slice();
+            IoSlice::advance_slices(&mut left, 0);
+            while !left.is_empty() {
+                match pwritev(self.fd.as_fd(), left, offset) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(count) => {
+                        IoSlice::advance_slices(&mut left, count);
+                        offset += count as u64;
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the pages of `offset..offset + length` out of the file and gives their memory back.
+    pub(crate) fn punch(&self, offset: u64, length: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        loop {
+            match fallocate(self.fd.as_fd(), flags, offset, length) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The file, for tests that ask the kernel about it.
+    #[cfg(test)]
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The bytes `offset..offset + length`.
+    ///
+    /// # Safety
+    /// Nobody writes to or punches these bytes of the file while the slice lives.
+    #[expect(unsafe_code, reason = "the caller owns the bytes of the file")]
+    pub(crate) unsafe fn slice(&self, offset: usize, length: usize) -> &[u8] {
+        assert!(offset.checked_add(length).is_some_and(|end| end <= self.length));
+        // SAFETY: within the mapping by the assertion; mapped readable until `self` is dropped;
+        // unchanged by the caller's promise, and nobody else has the descriptor.
+        unsafe { slice::from_raw_parts(self.address.as_ptr().add(offset), length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            registry::unregister(entry);
+        }
+        // SAFETY: this is the mapping made in `new`, unmapped once; `slice` borrows `self`, so
+        // nothing points into it any more. The descriptor is closed after this, as a field.
+        #[expect(unsafe_code, reason = "munmap")]
+        let unmapped = unsafe { munmap(self.address.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok(), "the range is exactly what mmap gave");
+    }
+}
