@@ -39,7 +39,7 @@ impl BucketName {
         if fits
             && bytes.iter().all(known)
             && bytes[0].is_ascii_alphanumeric()
-            && !name.contains("..")
+            && !bytes.windows(2).any(|pair| pair == b"..")
         {
             Ok(Self(name.into()))
         } else {

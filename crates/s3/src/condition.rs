@@ -3,7 +3,9 @@
 //! Source: RFC 9110 §13.2.2 (order of evaluation); S3 follows it, with `If-Match` and
 //! `If-None-Match: *` on writes as well (Amazon S3 User Guide, "Conditional writes").
 
-use http::{HeaderMap, header};
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, header};
 
 use crate::{
     etag::{ETag, ETagList},
@@ -60,9 +62,12 @@ pub enum RangeUse {
 impl Conditions {
     /// Reads the five conditional headers.
     pub fn from_headers(headers: &HeaderMap) -> Self {
-        let text = |name| headers.get(name).map(|v| v.to_str().unwrap_or("\""));
-        let never = || ETagList::Tags(Vec::new());
-        let list = |name| text(name).map(|t| ETagList::parse(t).unwrap_or_else(|_| never()));
+        let text = |name| {
+            headers
+                .get(name)
+                .map(|value| value.to_str().unwrap_or("\""))
+        };
+        let list = |name| read_list(headers, name);
         let date = |name| text(name).and_then(time::parse_http_date);
         Self {
             if_match: list(header::IF_MATCH),
@@ -129,6 +134,19 @@ impl Conditions {
     }
 }
 
+/// Reads a list of tags, which may come in several lines (RFC 9110 §5.3).
+fn read_list(headers: &HeaderMap, name: HeaderName) -> Option<ETagList> {
+    let mut lines = headers.get_all(name).iter();
+    let first = lines.next()?;
+    let joined = first.to_str().and_then(|first| {
+        lines.try_fold(Cow::Borrowed(first), |joined, line| {
+            Ok(joined + "," + line.to_str()?)
+        })
+    });
+    let list = joined.ok().and_then(|joined| ETagList::parse(&joined).ok());
+    Some(list.unwrap_or(ETagList::Tags(Vec::new())))
+}
+
 impl IfRange {
     fn parse(text: &str) -> Self {
         if let Some(date) = time::parse_http_date(text) {
@@ -145,7 +163,7 @@ mod tests {
     fn conditions(headers: &[(&'static str, &str)]) -> Conditions {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.insert(*name, value.parse().unwrap());
+            map.append(*name, value.parse().unwrap());
         }
         Conditions::from_headers(&map)
     }
@@ -210,6 +228,19 @@ mod tests {
             let etag = ETag::strong("a").unwrap();
             let outcome = conditions(headers).evaluate_read(&etag, modified);
             assert_eq!(outcome, expected, "{headers:?} at {modified}");
+        }
+    }
+
+    #[test]
+    fn a_list_in_several_lines_is_one_list() {
+        for (name, matches) in [
+            ("if-match", Outcome::Proceed),
+            ("if-none-match", Outcome::NotModified),
+        ] {
+            let split = conditions(&[(name, "\"b\""), (name, "\"c\", \"a\"")]);
+            assert_eq!(split, conditions(&[(name, "\"b\", \"c\", \"a\"")]));
+            let etag = ETag::strong("a").unwrap();
+            assert_eq!(split.evaluate_read(&etag, MODIFIED), matches, "{name}");
         }
     }
 

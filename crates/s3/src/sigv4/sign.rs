@@ -134,7 +134,12 @@ impl Signer<'_> {
             query: Some(&query),
             ..*target
         };
-        let signature = self.signature(&target.with(headers), &signed_headers, "UNSIGNED-PAYLOAD");
+        // Where the header is signed, whoever verifies takes the payload's hash from it.
+        let payload_hash = headers
+            .get(CONTENT_SHA256)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("UNSIGNED-PAYLOAD");
+        let signature = self.signature(&target.with(headers), &signed_headers, payload_hash);
         query.push_str("&X-Amz-Signature=");
         query.push_str(signature.as_str());
         Ok(query)

@@ -1,0 +1,48 @@
+//! `forebay config …`: what a config says, what is wrong with it, what it may say.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use forebay_gateway::{access, config};
+
+use crate::{
+    arguments::{ConfigCommand, SourceArguments},
+    print_out,
+    serve::{ConfigSources, RootSource, variable},
+};
+
+/// Runs one of the commands.
+pub(crate) fn run(command: ConfigCommand) -> Result<()> {
+    match command {
+        ConfigCommand::Check(sources) => check(&sources),
+        ConfigCommand::Show(sources) => show(&sources),
+        ConfigCommand::Schema => print_out(format!("{}\n", config::schema_text()).as_bytes()),
+        ConfigCommand::Example => print_out(config::EXAMPLE.as_bytes()),
+    }
+}
+
+fn check(sources: &SourceArguments) -> Result<()> {
+    let config = ConfigSources::read(sources)?.load()?;
+    let root = RootSource::of(&config).key_for_check()?;
+    let sources = access::Sources {
+        root: root.as_ref(),
+        variable: &variable,
+    };
+    access::load(&config.access, &config.settings.listeners, sources)
+        .map_err(crate::FaultyConfig)?;
+    let mut text = String::new();
+    for warning in &config.warnings {
+        writeln!(text, "note: {warning}")?;
+    }
+    writeln!(text, "ok: {} values", config.entries.len())?;
+    print_out(text.as_bytes())
+}
+
+fn show(sources: &SourceArguments) -> Result<()> {
+    let config = ConfigSources::read(sources)?.load()?;
+    let mut text = String::new();
+    for entry in &config.entries {
+        writeln!(text, "{entry}")?;
+    }
+    print_out(text.as_bytes())
+}

@@ -1,0 +1,215 @@
+//! `forebay serve`: reads the config, starts everything, waits for signals, ends in order.
+//!
+//! The order of a start is the order in which things may fail: config, users, stores, addresses.
+//! Nothing listens before everything is known to be right. The gateway has threads of its own;
+//! the runtime here carries signals, reloads and the admin listener.
+
+mod banner;
+mod log;
+mod reload;
+mod root;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use forebay_gateway::{
+    Gateway, Parts, Running, access,
+    admin::{Admin, Health},
+    assemble::{self, Assembly},
+    config::{self, Config, Fault, File, Flags},
+};
+use forebay_store::{Budget, Clock};
+use prometheus_client::registry::Registry;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{FaultyConfig, arguments::SourceArguments, machine};
+
+pub(crate) use root::RootSource;
+
+/// Threads for the few blocking calls of this runtime: reloads of config and certificates.
+const BLOCKING_THREADS_MAX: usize = 4;
+/// Stack of such a thread: half of what Rust takes; a deep policy document needs a few KiB.
+const STACK_BYTES: usize = 1024 * 1024;
+
+/// Runs the gateway until it is told to end.
+pub(crate) fn serve(arguments: &SourceArguments) -> Result<()> {
+    let config = ConfigSources::read(arguments)?.load()?;
+    log::start(config.log);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_stack_size(STACK_BYTES)
+        .build()
+        .context("start runtime")?;
+    runtime.block_on(run(config, arguments))
+}
+
+async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
+    // Signals are caught from here on, so that none that comes during the start is lost.
+    let mut signals = Signals::catch()?;
+    let root = RootSource::of(&config).obtain()?;
+    let sources = access::Sources {
+        root: root.key(),
+        variable: &variable,
+    };
+    let users =
+        access::load(&config.access, &config.settings.listeners, sources).map_err(FaultyConfig)?;
+
+    let clock = Clock::system();
+    let budget = Budget::new(config.memory.budget_bytes, config.memory.wait_max);
+    let mut registry = Registry::default();
+    let components = assemble::Components {
+        clock: &clock,
+        budget: &budget,
+        variable: &variable,
+    };
+    let Assembly { routes } = assemble::assemble(&config, components, &mut registry)?;
+    let metrics = Gateway::metrics(&config.settings);
+    metrics.register(&mut registry);
+    assemble::register_gauges(&mut registry, &budget);
+
+    let health = Arc::new(Health::default());
+    let admin = Admin::bind(config.admin_listen, Arc::clone(&health), Arc::new(registry))
+        .await
+        .with_context(|| format!("listen on {} (admin)", config.admin_listen))?;
+    let admin_address = admin.address().context("ask for the admin address")?;
+    let parts = Parts {
+        routes,
+        users,
+        clock,
+        budget,
+        metrics,
+    };
+    let running = Gateway::start(config.settings.clone(), parts).context("start gateway")?;
+    let admin = tokio::spawn(admin.serve());
+
+    let started = banner::Started {
+        config: &config,
+        running: &running,
+        root: &root,
+        admin_address,
+    };
+    banner::print(&started);
+    tracing::info!(
+        listen = ?running.addresses(),
+        admin = %admin_address,
+        stores = config.stores.len(),
+        routes = config.routes.len(),
+        cache_bytes = config.cache_bytes(),
+        threads = config.settings.threads.get(),
+        "started"
+    );
+    let mut current = config;
+    while let Event::Reload = signals.next().await {
+        reload::reload(&mut current, arguments, &running, root.key()).await;
+    }
+    health.begin_drain();
+    drain(running, current.drain_timeout, &mut signals).await;
+    admin.abort();
+    Ok(())
+}
+
+/// Lets requests finish; a second signal cuts them.
+async fn drain(running: Running, within: Duration, signals: &mut Signals) {
+    tracing::info!(requests = running.requests_in_flight(), ?within, "draining");
+    tokio::select! {
+        drained = running.drain(within) => match drained.connections_cut {
+            0 => tracing::info!("stopped"),
+            connections => tracing::warn!(connections, "stopped, these did not finish in time"),
+        },
+        () = signals.stop_again() => tracing::warn!("stopped at once by a second signal"),
+    }
+}
+
+/// What a signal asks for.
+enum Event {
+    Reload,
+    Stop,
+}
+
+/// The signals that are listened to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn catch() -> Result<Self> {
+        let catch = |kind| signal(kind).context("catch signals");
+        Ok(Self {
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+            hangup: catch(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::Stop,
+            _ = self.interrupt.recv() => Event::Stop,
+            _ = self.hangup.recv() => Event::Reload,
+        }
+    }
+
+    async fn stop_again(&mut self) {
+        while let Event::Reload = self.next().await {}
+    }
+}
+
+/// Everything that a config is made of, as it is at this moment.
+pub(crate) struct ConfigSources(config::Sources);
+
+impl ConfigSources {
+    /// Reads the file and the environment.
+    pub(crate) fn read(arguments: &SourceArguments) -> Result<Self> {
+        let SourceArguments {
+            config,
+            origin,
+            data,
+            listen,
+            admin_listen,
+        } = arguments;
+        let file = config.as_deref().map(read_file).transpose()?;
+        let environment = std::env::vars_os()
+            .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
+            .collect();
+        let flags = Flags {
+            listen: listen.clone(),
+            admin_listen: admin_listen.clone(),
+            data: data
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
+            origin: origin.clone(),
+        };
+        Ok(Self(config::Sources {
+            file,
+            environment,
+            flags,
+        }))
+    }
+
+    /// Merges and checks it all.
+    pub(crate) fn load(&self) -> Result<Config> {
+        Ok(Config::load(&self.0, &machine::surroundings()).map_err(FaultyConfig)?)
+    }
+}
+
+fn read_file(path: &Path) -> Result<File> {
+    let shown = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(File { path: shown, text }),
+        Err(error) => Err(FaultyConfig(vec![Fault {
+            key: "--config".to_owned(),
+            value: format!("{shown:?}"),
+            allowed: "a file that can be read".to_owned(),
+            remedy: format!("{error}; `forebay config example` prints a file to begin with"),
+        }])
+        .into()),
+    }
+}
+
+/// A variable of the environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

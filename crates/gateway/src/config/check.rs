@@ -1,0 +1,193 @@
+//! Judges a raw config: every value against its range, every combination against its promise.
+//!
+//! Called by `Config::load`. Opens nothing; each raw table is taken apart without `..`, so that a
+//! new key can't be forgotten here. All faults come out together.
+
+mod access;
+mod routes;
+mod server;
+mod stores;
+
+use std::path::PathBuf;
+
+use super::{
+    Config, Fault, File, LogConfig, LogFormat, MemoryConfig, Surroundings,
+    entry::Provenance,
+    raw::{RawConfig, RawLog, RawMemory, RawUsersFile},
+    section::{Findings, Form, Given, Rule, Section, Wrong},
+    value::{ByteSize, GIB, MIB},
+};
+use crate::{config::AccessConfig, settings::Settings};
+
+/// Memory for what is in flight unless the config says otherwise: room for thousands of 64 KiB
+/// buffers, and less than a quarter on machines from 1 GiB on; smaller ones get a quarter. A
+/// guess, to be revisited with `make bench`.
+const BUDGET_BYTES_DEFAULT: u64 = 256 * MIB;
+
+/// Judges the whole config.
+///
+/// # Errors
+/// All that is wrong.
+pub(super) fn check(
+    raw: RawConfig,
+    surroundings: &Surroundings,
+    provenance: &Provenance,
+) -> Result<Config, Vec<Fault>> {
+    let RawConfig {
+        users_file,
+        server,
+        admin,
+        memory,
+        log,
+        access_log,
+        users,
+        bucket_policies,
+        stores,
+        routes,
+    } = raw;
+    let mut findings = Findings::new(provenance);
+    let users_file = findings
+        .section("")
+        .text("users_file", users_file)
+        .map(PathBuf::from);
+    let server = server::check(&mut findings.section("server"), server, surroundings);
+    let admin_listen = server::check_admin(&mut findings.section("admin"), admin);
+    let memory = check_memory(&mut findings.section("memory"), memory, surroundings);
+    let log = check_log(&mut findings.section("log"), log);
+    let access_log = server::check_access_log(&mut findings.section("access_log"), access_log);
+    let users = access::check_users(&mut findings.section("users"), users);
+    let bucket_policies = access::check_bucket_policies(&mut findings, bucket_policies);
+    let region = server
+        .regions
+        .first()
+        .map_or(server::REGION_DEFAULT, String::as_str);
+    let fallback = stores::Fallback {
+        data_dir: &server.data_dir,
+        region,
+        surroundings,
+    };
+    let stores = stores::check(&mut findings.section("stores"), stores, fallback);
+    let routes = routes::check(
+        &mut findings,
+        routes,
+        routes::Within {
+            stores: &stores,
+            surroundings,
+        },
+    );
+    routes::check_memory_fits(&mut findings, &routes, memory, surroundings);
+    let Findings {
+        faults,
+        entries,
+        warnings,
+        ..
+    } = findings;
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let settings = Settings {
+        listeners: server.listeners,
+        domains: server.domains,
+        regions: server.regions,
+        threads: server.threads,
+        limits: server.limits,
+        access_log,
+    };
+    let access = AccessConfig {
+        users_file,
+        users,
+        bucket_policies,
+    };
+    Ok(Config {
+        data_dir: server.data_dir,
+        settings,
+        drain_timeout: server.drain_timeout,
+        admin_listen,
+        memory,
+        log,
+        access,
+        stores,
+        routes,
+        entries,
+        warnings,
+    })
+}
+
+/// Judges a users file.
+///
+/// # Errors
+/// All that is wrong.
+pub(super) fn check_users_file(raw: RawUsersFile, file: &File) -> Result<AccessConfig, Vec<Fault>> {
+    let RawUsersFile {
+        users,
+        bucket_policies,
+    } = raw;
+    let provenance = Provenance::default();
+    let mut findings = Findings::new(&provenance);
+    let users = access::check_users(&mut findings.section("users"), users);
+    let bucket_policies = access::check_bucket_policies(&mut findings, bucket_policies);
+    if findings.faults.is_empty() {
+        return Ok(AccessConfig {
+            users_file: None,
+            users,
+            bucket_policies,
+        });
+    }
+    let in_file = |mut fault: Fault| {
+        fault.key = format!("{}: {}", file.path, fault.key);
+        fault
+    };
+    Err(findings.faults.into_iter().map(in_file).collect())
+}
+
+fn check_memory(
+    section: &mut Section<'_, '_>,
+    raw: Option<RawMemory>,
+    surroundings: &Surroundings,
+) -> MemoryConfig {
+    let RawMemory { budget, wait_max } = raw.unwrap_or_default();
+    let most = surroundings.memory_bytes.max(8 * MIB);
+    let default = BUDGET_BYTES_DEFAULT.min((most / 4).next_multiple_of(MIB));
+    MemoryConfig {
+        // Less than a few read buffers would serve nobody.
+        budget_bytes: section.size(
+            "budget",
+            budget,
+            Rule {
+                default,
+                range: 4 * MIB..=most,
+            },
+        ),
+        wait_max: section.span("wait_max", wait_max, server::seconds(5, 0..=300)),
+    }
+}
+
+fn check_log(section: &mut Section<'_, '_>, raw: Option<RawLog>) -> LogConfig {
+    let RawLog { level, format } = raw.unwrap_or_default();
+    let levels = [
+        ("info", tracing::Level::INFO),
+        ("error", tracing::Level::ERROR),
+        ("warn", tracing::Level::WARN),
+        ("debug", tracing::Level::DEBUG),
+        ("trace", tracing::Level::TRACE),
+    ];
+    LogConfig {
+        level: section.choice("level", level, &levels),
+        format: section.choice(
+            "format",
+            format,
+            &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+        ),
+    }
+}
+
+/// Bytes as the config writes them, for the texts of faults.
+fn shown_bytes(bytes: u64) -> String {
+    // Whole MiB are exact enough to compare by eye.
+    let rounded = if bytes >= GIB {
+        bytes / MIB * MIB
+    } else {
+        bytes
+    };
+    ByteSize(rounded).to_string()
+}

@@ -1,0 +1,882 @@
+//! The configuration as its users meet it: whole texts in, a config or all of its faults out.
+
+use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
+
+use serde_json::Value as Json;
+
+use forebay_cache::Coherence;
+
+use super::{value::MIB, *};
+use crate::settings::Authentication;
+
+const GIB: u64 = 1024 * MIB;
+
+fn surroundings() -> Surroundings {
+    Surroundings {
+        memory_bytes: 4 * GIB,
+        cores: NonZeroUsize::new(2).unwrap(),
+        aws_region: None,
+    }
+}
+
+fn file(text: &str) -> Sources {
+    let file = File {
+        path: "forebay.toml".to_owned(),
+        text: text.to_owned(),
+    };
+    Sources {
+        file: Some(file),
+        ..Sources::default()
+    }
+}
+
+fn load(text: &str) -> Result<Config, Vec<Fault>> {
+    Config::load(&file(text), &surroundings())
+}
+
+fn entry<'a>(config: &'a Config, key: &str) -> &'a Entry {
+    config
+        .entries
+        .iter()
+        .find(|entry| entry.key == key)
+        .unwrap_or_else(|| panic!("no {key}"))
+}
+
+#[test]
+fn nothing_at_all_is_a_working_config() {
+    let config = Config::load(&Sources::default(), &surroundings()).unwrap();
+    assert_eq!(
+        config.settings.listeners[0].address.to_string(),
+        "127.0.0.1:9000"
+    );
+    assert_eq!(
+        config.settings.listeners[0].authentication,
+        Authentication::Required
+    );
+    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:9001");
+    assert!(matches!(&config.stores["default"],
+        StoreConfig::Fs(fs) if fs.root == PathBuf::from("./forebay-data")));
+    assert_eq!(config.routes[0].buckets, ["*"]);
+    assert_eq!(config.cache_bytes(), GIB);
+    assert_eq!(config.settings.threads.get(), 2);
+    assert_eq!(config.settings.regions, ["us-east-1"]);
+    assert!(config.settings.access_log.is_none() && config.warnings.is_empty());
+    assert!(
+        config
+            .entries
+            .iter()
+            .all(|entry| entry.source == Source::Default)
+    );
+}
+
+/// Goal: every kind of fault names its key, its value and a remedy.
+#[test]
+fn each_fault_names_key_value_and_remedy() {
+    let rows: &[(&str, &str, &str, &str)] = &[
+        (
+            "[memory]\nbudget = \"64\"",
+            "memory.budget",
+            "\"64\"",
+            "with its unit",
+        ),
+        (
+            "[memory]\nbudget = \"1KiB\"",
+            "memory.budget",
+            "\"1KiB\"",
+            "in this range",
+        ),
+        (
+            "[memory]\nbudget = 64",
+            "memory.budget",
+            "64",
+            "budget = \"256MiB\"",
+        ),
+        (
+            "[server]\nthreads = 0",
+            "server.threads",
+            "0",
+            "in this range",
+        ),
+        (
+            "[server]\nthreads = -1",
+            "server.threads",
+            "-1",
+            "in this range",
+        ),
+        (
+            "[server]\nthreads = \"two\"",
+            "server.threads",
+            "\"two\"",
+            "threads = 4",
+        ),
+        (
+            "[server]\nlisten = []",
+            "server.listen",
+            "[]",
+            "name an address",
+        ),
+        (
+            "[server]\nlisten = [\"localhost\"]",
+            "server.listen[0].address",
+            "\"localhost\"",
+            "numbers",
+        ),
+        (
+            "[server]\nlisten = [9000]",
+            "server.listen[0]",
+            "9000",
+            "a text or a table",
+        ),
+        (
+            "[server]\nlisten = [{}]",
+            "server.listen[0].address",
+            "(not set)",
+            "address =",
+        ),
+        (
+            "[server]\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+            "server.listen[1]",
+            "\"127.0.0.1:1\"",
+            "remove one",
+        ),
+        (
+            "[server]\nlisten = [{ address = \"0.0.0.0:1\", authentication = \"off\" }]",
+            "server.listen[0].authentication",
+            "\"off\"",
+            "allow_unauthenticated = true",
+        ),
+        (
+            "[server]\nlisten = [{ address = \"127.0.0.1:1\", authentication = \"no\" }]",
+            "server.listen[0].authentication",
+            "\"no\"",
+            "one of these words",
+        ),
+        (
+            "[server]\nlisten = [{ address = \"127.0.0.1:1\", user = \"a\" }]",
+            "server.listen[0].user",
+            "…",
+            "remove the key",
+        ),
+        (
+            "[server]\nlisten = [{ address = \"127.0.0.1:1\", tls = { key = \"k\" } }]",
+            "server.listen[0].tls.certificate",
+            "(not set)",
+            "both certificate and key",
+        ),
+        (
+            "[server]\ndomains = [\"S3:9000\"]",
+            "server.domains",
+            "\"S3:9000\"",
+            "s3.example.com",
+        ),
+        (
+            "[server]\nlistne = []",
+            "server.listne",
+            "…",
+            "did you mean `listen`?",
+        ),
+        (
+            "[sever]\nlisten = []",
+            "sever",
+            "{ … }",
+            "did you mean `server`?",
+        ),
+        (
+            "[log]\nlevel = \"loud\"",
+            "log.level",
+            "\"loud\"",
+            "one of these words",
+        ),
+        (
+            "[admin]\nlisten = \"9001\"",
+            "admin.listen",
+            "\"9001\"",
+            "in numbers",
+        ),
+        (
+            "[stores.a]\ntype = \"redis\"",
+            "stores.a.type",
+            "\"redis\"",
+            "in this version",
+        ),
+        (
+            "[stores.a]\npath = \"x\"",
+            "stores.a.type",
+            "(not set)",
+            "choose one of these",
+        ),
+        ("[stores]\na = 1", "stores.a", "1", "type ="),
+        (
+            "[stores.a]\ntype = \"s3\"",
+            "stores.a.endpoint",
+            "(not set)",
+            "endpoint =",
+        ),
+        (
+            "[stores.a]\ntype = \"s3\"\nendpoint = \"ftp://x\"",
+            "stores.a.endpoint",
+            "\"ftp://x\"",
+            "write it as in",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\nendpoint = \"x\"",
+            "stores.a.endpoint",
+            "…",
+            "unknown key",
+        ),
+        (
+            "[stores.a]\ntype = \"s3\"\nendpoint = \"http://x\"\naccess_key = \"AKI\"",
+            "stores.a.access_key",
+            "…",
+            "credentials = \"keys\"",
+        ),
+        (
+            "[stores.a]\ntype = \"s3\"\nendpoint = \"http://x\"\ncredentials = \"keys\"\n\
+             secret_key = \"s\"",
+            "stores.a.access_key",
+            "(not set)",
+            "public half",
+        ),
+        (
+            "[stores.a]\ntype = \"s3\"\nendpoint = \"http://x\"\ncredentials = \"none\"\n\
+             profile = \"p\"",
+            "stores.a.profile",
+            "\"p\"",
+            "remove the profile",
+        ),
+        (
+            "[stores.a]\ntype = \"s3\"\nendpoint = \"http://x\"\ntimeouts = { connect = \"2h\" }",
+            "stores.a.timeouts.connect",
+            "\"2h\"",
+            "in this range",
+        ),
+        ("routes = []", "routes", "[]", "at least one route"),
+        (
+            "[[routes]]\nstore = \"nowhere\"",
+            "routes[0].store",
+            "\"nowhere\"",
+            "[stores.NAME]",
+        ),
+        (
+            "[[routes]]\nbuckets = [\"*\"]",
+            "routes[0].store",
+            "(not set)",
+            "store = NAME",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nbuckets = [\"a/b\"]",
+            "routes[0].buckets",
+            "[\"a/b\"]",
+            "logs-*",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n[[routes]]\nstore = \"default\"\n\
+             buckets = [\"logs-*\"]",
+            "routes[1].buckets",
+            "\"logs-*\"",
+            "move this route before",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"tier\" }]",
+            "routes[0].layers[0].type",
+            "\"tier\"",
+            "in this version",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\" }, { type = \"cache\" }]",
+            "routes[0].layers[1]",
+            "\"cache\"",
+            "remove one",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", disk = { path = \"/x\" } }]",
+            "routes[0].layers[0].disk",
+            "{ … }",
+            "not available in this version",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", memory = \"8GiB\" }]",
+            "routes[0].layers[0].memory",
+            "\"8GiB\"",
+            "write a size",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", page = \"100KiB\" }]",
+            "routes[0].layers[0].page",
+            "\"100KiB\"",
+            "write 128KiB",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", memory = \"8MiB\", page = \"2MiB\" }]",
+            "routes[0].layers[0].page",
+            "\"2MiB\"",
+            "smaller",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", coherence = { mode = \"strict\" } }]",
+            "routes[0].layers[0].coherence.mode",
+            "\"strict\"",
+            "in this version",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", coherence = { mode = \"bounded\", tti = \"2m\" } }]",
+            "routes[0].layers[0].coherence.tti",
+            "\"2m\"",
+            "leave it out",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", memory = \"100%\" }]",
+            "routes[*].layers[*].memory",
+            "4GiB of caches and 256MiB of memory.budget",
+            "less memory",
+        ),
+        (
+            "[users.a]\nsecret_key = \"s\"",
+            "users.a.access_key",
+            "(not set)",
+            "public half",
+        ),
+        (
+            "[users.a]\naccess_key = \"AKI\"",
+            "users.a.secret_key",
+            "(not set)",
+            "exactly one",
+        ),
+        (
+            "[users.a]\naccess_key = \"AKI\"\nsecret_key = \"s\"\nsecret_key_env = \"S\"",
+            "users.a.secret_key",
+            "(several)",
+            "keep the one",
+        ),
+        (
+            "[users.a]\naccess_key = \"A/B\"\nsecret_key = \"s\"",
+            "users.a.access_key",
+            "\"A/B\"",
+            "letters and digits",
+        ),
+        (
+            "[users.a]\naccess_key = \"AKI\"\nsecret_key = \"s\"\npolicies = [\"king\"]",
+            "users.a.policies[0]",
+            "\"king\"",
+            "ready-made",
+        ),
+        (
+            "[users.a]\naccess_key = \"AKI\"\nsecret_key = \"s\"\npolicies = [{}]",
+            "users.a.policies[0]",
+            "{ … }",
+            "file",
+        ),
+        (
+            "[users]\na = { access_key = \"AKI\", secret_key = \"s\" }\n\
+             b = { access_key = \"AKI\", secret_key = \"t\" }",
+            "users.b.access_key",
+            "\"AKI\"",
+            "user a has it",
+        ),
+        (
+            "[[bucket_policies]]\npolicy = \"public-read\"",
+            "bucket_policies[0].bucket",
+            "(not set)",
+            "pattern",
+        ),
+        (
+            "[[bucket_policies]]\nbucket = \"b\"",
+            "bucket_policies[0].policy",
+            "(not set)",
+            "public-read",
+        ),
+        ("[server\n", "forebay.toml:1", "", "config example"),
+    ];
+    for (text, key, value, remedy) in rows {
+        let faults = load(text).expect_err(text);
+        let fault = faults.iter().find(|fault| fault.key == *key);
+        let fault = fault.unwrap_or_else(|| panic!("{text}\nhas no fault {key}: {faults:#?}"));
+        assert!(fault.value.contains(value), "{text}\n{fault}");
+        let advice = format!("{} {}", fault.allowed, fault.remedy);
+        assert!(advice.contains(remedy), "{text}\n{fault}");
+        assert_eq!(
+            faults.len(),
+            1,
+            "{text}\none mistake is one fault: {faults:#?}"
+        );
+    }
+}
+
+#[test]
+fn all_faults_come_at_once() {
+    let text = r#"
+        users_flie = "x"
+        [server]
+        threads = "many"
+        drain_timeout = "5"
+        [memory]
+        budget = "lots"
+        [stores.a]
+        type = "s3"
+        endpoint = "nowhere at all"
+        [[routes]]
+        store = "b"
+        layers = [{ type = "mirror" }, 7, { type = "cache", page = "3MiB", disk = {} }]
+    "#;
+    let keys: Vec<String> = load(text)
+        .unwrap_err()
+        .into_iter()
+        .map(|fault| fault.key)
+        .collect();
+    let keys: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
+    let expected = BTreeSet::from([
+        "users_flie",
+        "server.threads",
+        "server.drain_timeout",
+        "memory.budget",
+        "stores.a.endpoint",
+        "routes[0].store",
+        "routes[0].layers[0].type",
+        "routes[0].layers[1]",
+        "routes[0].layers[2].page",
+        "routes[0].layers[2].disk",
+    ]);
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn a_flag_outranks_a_variable_outranks_the_file_outranks_the_default() {
+    let text = "[server]\nlisten = [\"127.0.0.1:1\"]\ndata_dir = \"file\"\ndrain_timeout = \"9s\"";
+    let mut sources = file(text);
+    let source_of = |sources: &Sources, key: &str| {
+        let config = Config::load(sources, &surroundings()).unwrap();
+        let found = entry(&config, key);
+        (found.value.clone(), found.source.to_string())
+    };
+    let pair = |value: &str, source: &str| (value.to_owned(), source.to_owned());
+    assert_eq!(
+        source_of(&sources, "server.data_dir"),
+        pair("\"file\"", "file")
+    );
+    sources.environment = vec![
+        ("FOREBAY_SERVER__DATA_DIR".into(), "variable".into()),
+        (
+            "FOREBAY_SERVER__LISTEN".into(),
+            "127.0.0.1:2, 127.0.0.1:3".into(),
+        ),
+        (
+            "FOREBAY_ROOT_ACCESS_KEY".into(),
+            "no key of the config".into(),
+        ),
+        ("PATH".into(), "/bin".into()),
+    ];
+    assert_eq!(
+        source_of(&sources, "server.data_dir"),
+        pair("\"variable\"", "FOREBAY_SERVER__DATA_DIR")
+    );
+    assert_eq!(
+        source_of(&sources, "server.listen[1].address"),
+        pair("\"127.0.0.1:3\"", "FOREBAY_SERVER__LISTEN")
+    );
+    sources.flags = Flags {
+        listen: Some("127.0.0.1:4".into()),
+        admin_listen: Some("127.0.0.1:5".into()),
+        data: Some("flag".into()),
+        origin: None,
+    };
+    assert_eq!(
+        source_of(&sources, "server.data_dir"),
+        pair("\"flag\"", "--data")
+    );
+    assert_eq!(
+        source_of(&sources, "server.listen[0].address"),
+        pair("\"127.0.0.1:4\"", "--listen")
+    );
+    assert_eq!(
+        source_of(&sources, "admin.listen"),
+        pair("\"127.0.0.1:5\"", "--admin-listen")
+    );
+    assert_eq!(
+        source_of(&sources, "server.drain_timeout"),
+        pair("\"9s\"", "file")
+    );
+    assert_eq!(
+        source_of(&sources, "memory.wait_max"),
+        pair("\"5s\"", "default")
+    );
+    assert_eq!(
+        source_of(&sources, "stores.default.path"),
+        pair("\"flag\"", "default")
+    );
+}
+
+#[test]
+fn variables_are_read_as_their_keys_want() {
+    let mut sources = Sources::default();
+    sources.environment = [
+        ("FOREBAY_SERVER__THREADS", "3"),
+        ("FOREBAY_SERVER__REGIONS", "eu-west-1"),
+        ("FOREBAY_STORES__COLD__TYPE", "s3"),
+        ("FOREBAY_STORES__COLD__ENDPOINT", "http://127.0.0.1:7"),
+        ("FOREBAY_STORES__COLD__POOL__CONNECTIONS_MAX", "17"),
+        ("FOREBAY_ROUTES", "[{ store = \"cold\" }]"),
+    ]
+    .map(|(name, text)| (name.to_owned(), text.to_owned()))
+    .to_vec();
+    let config = Config::load(&sources, &surroundings()).unwrap();
+    assert_eq!(config.settings.threads.get(), 3);
+    assert_eq!(config.settings.regions, ["eu-west-1"]);
+    assert_eq!(config.routes[0].store, "cold");
+    let StoreConfig::S3(cold) = &config.stores["cold"] else {
+        panic!("{:?}", config.stores)
+    };
+    assert_eq!(cold.settings.endpoint, "http://127.0.0.1:7");
+    assert_eq!(cold.settings.pool.connections_max, 17);
+    assert_eq!(cold.settings.region, "us-east-1");
+}
+
+#[test]
+fn a_fault_of_a_variable_names_the_variable() {
+    for (name, text, key) in [
+        ("FOREBAY_SERVER__THREADS", "many", "FOREBAY_SERVER__THREADS"),
+        (
+            "FOREBAY_SERVER__LISTNE",
+            "x",
+            "server.listne (set by FOREBAY_SERVER__LISTNE)",
+        ),
+        (
+            "FOREBAY_SERVER__THREADS",
+            "0",
+            "server.threads (set by FOREBAY_SERVER__THREADS)",
+        ),
+    ] {
+        let environment = vec![(name.to_owned(), text.to_owned())];
+        let sources = Sources {
+            environment,
+            ..Sources::default()
+        };
+        let faults = Config::load(&sources, &surroundings()).unwrap_err();
+        assert_eq!(
+            faults.iter().map(|f| f.key.as_str()).collect::<Vec<_>>(),
+            [key],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_origin_flag_is_a_store_with_a_cache_and_excludes_others() {
+    let mut sources = Sources::default();
+    sources.flags.origin = Some("https://s3.eu-central-1.amazonaws.com".to_owned());
+    let config = Config::load(&sources, &surroundings()).unwrap();
+    let StoreConfig::S3(origin) = &config.stores["default"] else {
+        panic!("{:?}", config.stores)
+    };
+    assert_eq!(origin.settings.region, "eu-central-1");
+    assert_eq!(origin.credentials, CredentialsConfig::Aws { profile: None });
+    assert_eq!(config.routes[0].layers.len(), 1);
+    let source = entry(&config, "stores.default.endpoint").source.to_string();
+    assert_eq!(source, "--origin");
+
+    sources.file = file("[stores.a]\ntype = \"null\"").file;
+    let faults = Config::load(&sources, &surroundings()).unwrap_err();
+    assert!(faults[0].key.starts_with("--origin"), "{faults:?}");
+
+    sources.file = file("[[routes]]\nstore = \"default\"").file;
+    let config = Config::load(&sources, &surroundings()).unwrap();
+    assert!(
+        config.routes[0].layers.is_empty(),
+        "a route of the file has the layers it names"
+    );
+}
+
+#[test]
+fn no_secret_is_ever_shown() {
+    let text = r#"
+        [users.alice]
+        access_key = "AKIA1"
+        secret_key = "hunter2"
+        policies = ["admin"]
+        [stores.cold]
+        type = "s3"
+        endpoint = "http://127.0.0.1:7"
+        credentials = "keys"
+        access_key = "AKIA2"
+        secret_key = "hunter2"
+    "#;
+    let config = load(text).unwrap();
+    let shown: Vec<String> = config.entries.iter().map(ToString::to_string).collect();
+    assert!(
+        shown.contains(&"users.alice.secret_key = \"***\"  # file".to_owned()),
+        "{shown:#?}"
+    );
+    assert!(!format!("{config:?} {shown:?}").contains("hunter2"));
+
+    // Faults around secrets, and lines that do not even parse.
+    for text in [
+        "[users.alice]\naccess_key = \"A\"\nsecret_key = \"hunter2\"\nsecret_key_file = \"x\"",
+        "[users.alice]\nsecretkey = \"hunter2\"",
+        "[users.alice]\nsecret_key = hunter2",
+        "[users.alice]\nsecret_key = [\"hunter2\"]",
+        "[stores.c]\ntype = \"s3\"\nendpoint = \"http://x\"\nsecret_key = \"hunter2\"",
+    ] {
+        let faults = load(text).unwrap_err();
+        assert!(!format!("{faults:?}").contains("hunter2"), "{faults:?}");
+    }
+}
+
+#[test]
+fn authentication_off_is_quiet_on_loopback_and_warns_elsewhere() {
+    let listen = |address: &str| {
+        format!(
+            "[server]\nlisten = [{{ address = \"{address}\", authentication = \"off\", \
+             allow_unauthenticated = true }}]"
+        )
+    };
+    for (address, warnings) in [("127.0.0.1:1", 0), ("[::1]:1", 0), ("10.0.0.1:1", 1)] {
+        let config = load(&listen(address)).unwrap();
+        assert_eq!(
+            config.warnings.len(),
+            warnings,
+            "{address}: {:?}",
+            config.warnings
+        );
+        let identity = forebay_store::Identity::User("root".into());
+        assert_eq!(
+            config.settings.listeners[0].authentication,
+            Authentication::Off { identity }
+        );
+    }
+}
+
+#[test]
+fn the_region_of_an_origin_is_found_where_it_can_be() {
+    for (endpoint, environment, region) in [
+        (
+            "https://s3.eu-west-3.amazonaws.com",
+            Some("us-west-1"),
+            "eu-west-3",
+        ),
+        (
+            "https://s3.dualstack.eu-west-3.amazonaws.com",
+            None,
+            "eu-west-3",
+        ),
+        ("https://s3.amazonaws.com", None, "us-east-1"),
+        ("http://127.0.0.1:9", Some("us-west-1"), "us-west-1"),
+        ("http://127.0.0.1:9", None, "us-east-1"),
+    ] {
+        let mut sources = Sources::default();
+        sources.flags.origin = Some(endpoint.to_owned());
+        let aws_region = environment.map(str::to_owned);
+        let config = Config::load(
+            &sources,
+            &Surroundings {
+                aws_region,
+                ..surroundings()
+            },
+        )
+        .unwrap();
+        let StoreConfig::S3(origin) = &config.stores["default"] else {
+            panic!()
+        };
+        assert_eq!(origin.settings.region, region, "{endpoint} {environment:?}");
+    }
+}
+
+#[test]
+fn a_tiny_machine_has_a_working_default() {
+    for mib in [32, 64, 256, 1024] {
+        let tiny = Surroundings {
+            memory_bytes: mib * MIB,
+            ..surroundings()
+        };
+        let config = Config::load(&Sources::default(), &tiny).expect("default config");
+        assert!(
+            config.cache_bytes() + config.memory.budget_bytes <= mib * MIB,
+            "{mib} MiB"
+        );
+    }
+}
+
+#[test]
+fn coherence_reaches_the_cache() {
+    let cache = |coherence: &str| {
+        let text = format!(
+            "[[routes]]\nstore = \"default\"\nlayers = [{{ type = \"cache\", \
+             memory = \"1GiB\", page = \"64KiB\", coherence = {coherence} }}]"
+        );
+        let LayerConfig::Cache(cache) = load(&text).unwrap().routes[0].layers[0].clone();
+        (
+            cache.capacity_bytes,
+            cache.page_bytes.get(),
+            cache.coherence,
+        )
+    };
+    let (ttl, tti) = (Duration::from_secs(5), Some(Duration::from_secs(1)));
+    let bounded = Coherence::Bounded { ttl, tti };
+    let text = "{ mode = \"bounded\", ttl = \"5s\", tti = \"1s\" }";
+    assert_eq!(cache(text), (GIB, 64 * 1024, bounded));
+    assert_eq!(
+        cache("{ mode = \"immutable\" }"),
+        (GIB, 64 * 1024, Coherence::Immutable)
+    );
+}
+
+#[test]
+fn a_users_file_holds_users_and_bucket_policies_only() {
+    let check = |text: &str| {
+        check_users_file(&File {
+            path: "users.toml".to_owned(),
+            text: text.to_owned(),
+        })
+    };
+    let text = "[users.a]\naccess_key = \"AKI\"\nsecret_key_env = \"S\"\npolicies = [\"admin\"]\n\
+                [[bucket_policies]]\nbucket = \"b\"\npolicy = \"public-read\"";
+    let access = check(text).unwrap();
+    assert_eq!(access.users[0].name, "a");
+    assert_eq!(access.bucket_policies[0].bucket, "b");
+    for text in ["[server]\nthreads = 1", "[users.a]\naccess_key = \"AKI\""] {
+        let faults = check(text).unwrap_err();
+        assert!(!faults.is_empty(), "{text}");
+    }
+}
+
+/// Goal: the example is complete and true: it passes, it shows every key there is, and what its
+/// comments call the default is the default.
+#[test]
+fn the_example_is_complete_and_true() {
+    let config = load(EXAMPLE).expect("the example passes");
+    let mut missing = Vec::new();
+    each_key(shape::config_schema(), "", &mut |path, key| {
+        let is_there = EXAMPLE.lines().any(|line| {
+            let line = line.trim_start_matches(['#', ' ']);
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start().starts_with('='))
+                || line.contains(&format!("{{ {key} ="))
+                || line.contains(&format!(", {key} ="))
+                || line.starts_with('[') && line.contains(key)
+        });
+        if !is_there {
+            missing.push(path.to_owned());
+        }
+    });
+    assert!(missing.is_empty(), "the example does not show {missing:?}");
+
+    let defaults = Config::load(&Sources::default(), &surroundings()).unwrap();
+    for (key, twin) in [
+        ("server.data_dir", "server.data_dir"),
+        ("server.regions", "server.regions"),
+        ("server.drain_timeout", "server.drain_timeout"),
+        ("server.listen[0].address", "server.listen[0].address"),
+        (
+            "server.listen[0].authentication",
+            "server.listen[0].authentication",
+        ),
+        ("admin.listen", "admin.listen"),
+        ("routes[0].layers[0].memory", "routes[0].layers[0].memory"),
+        ("routes[0].layers[0].page", "routes[0].layers[0].page"),
+        (
+            "routes[0].layers[0].client_directives",
+            "routes[0].layers[0].client_directives",
+        ),
+        (
+            "routes[0].layers[0].origin_directives",
+            "routes[0].layers[0].origin_directives",
+        ),
+        (
+            "routes[0].layers[0].coherence.ttl",
+            "routes[0].layers[0].coherence.ttl",
+        ),
+        ("stores.local.durability", "stores.default.durability"),
+        ("stores.local.records", "stores.default.records"),
+    ] {
+        assert_eq!(
+            entry(&config, key).value,
+            entry(&defaults, twin).value,
+            "{key}"
+        );
+    }
+    for section in ["server.limits.", "memory.", "log."] {
+        for entry_of_default in defaults
+            .entries
+            .iter()
+            .filter(|e| e.key.starts_with(section))
+        {
+            let shown = entry(&config, &entry_of_default.key);
+            assert_eq!(shown.value, entry_of_default.value, "{}", shown.key);
+        }
+    }
+    let plain = load("[stores.amazon]\ntype = \"s3\"\nendpoint = \"http://x\"").unwrap();
+    for section in ["timeouts.", "pool.", "retries."] {
+        let section = format!("stores.amazon.{section}");
+        for entry_of_default in plain.entries.iter().filter(|e| e.key.starts_with(&section)) {
+            let shown = entry(&config, &entry_of_default.key);
+            assert_eq!(shown.value, entry_of_default.value, "{}", shown.key);
+        }
+    }
+}
+
+/// Goal: `config show` can't forget a key.
+#[test]
+fn every_key_of_the_schema_is_shown_when_it_is_set() {
+    let config = load(EXAMPLE).unwrap();
+    let shown: BTreeSet<String> = config
+        .entries
+        .iter()
+        .map(|entry| generic(&entry.key))
+        .collect();
+    let mut missing = Vec::new();
+    each_key(shape::config_schema(), "", &mut |path, _| {
+        let is_leaf_shown = shown.contains(path)
+            || shown
+                .iter()
+                .any(|known| known.starts_with(&format!("{path}.")))
+            || shown
+                .iter()
+                .any(|known| known.starts_with(&format!("{path}[")));
+        // A policy's document is shown as one value, and one secret in three is set at a time.
+        let is_inside_policy = path.ends_with(".json") || path.ends_with(".file");
+        if !is_leaf_shown && !is_inside_policy && !path.contains("secret_key") {
+            missing.push(path.to_owned());
+        }
+    });
+    assert!(missing.is_empty(), "not shown: {missing:?}");
+}
+
+/// `stores.cold.pool` and `routes[3].layers[0]` without what is special to one config.
+fn generic(key: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in key.split('.') {
+        let is_name = matches!(parts.last().map(String::as_str), Some("stores" | "users"));
+        let part = if is_name {
+            "*"
+        } else {
+            part.split('[').next().unwrap()
+        };
+        parts.push(part.to_owned());
+    }
+    parts.join(".")
+}
+
+/// Calls `visit` with the generic path and the name of every key of a schema.
+fn each_key(schema: &Json, path: &str, visit: &mut dyn FnMut(&str, &str)) {
+    for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let at = shape::join(path, key);
+        visit(&at, key);
+        each_key(inner, &at, visit);
+    }
+    if schema["additionalProperties"].is_object() {
+        each_key(&schema["additionalProperties"], &format!("{path}.*"), visit);
+    }
+    if schema["items"].is_object() {
+        each_key(&schema["items"], path, visit);
+    }
+    for choice in ["anyOf", "oneOf"]
+        .iter()
+        .filter_map(|word| schema[*word].as_array())
+        .flatten()
+    {
+        each_key(choice, path, visit);
+    }
+}
