@@ -1,0 +1,49 @@
+# The commands of this repository. `make check` and `make test` are what CI runs; nothing else gates.
+
+PYTHON := .venv/bin/python
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+.PHONY: run test test-all test-rust test-blackbox check bench fmt setup
+
+## Build the release binary and serve ./forebay-data on 127.0.0.1:9000.
+run:
+	cargo build --release -p forebay
+	./target/release/forebay serve $(ARGS)
+
+## Unit, contract and property tests, then the built binary with real clients.
+test: test-rust test-blackbox
+
+test-rust:
+	cargo test --workspace --quiet
+
+test-blackbox:
+	scripts/setup test
+	cargo build -p forebay
+	$(PYTHON) -m pytest tests $(PYTEST_ARGS)
+
+## `test`, and the slow ones: large uploads, and doc tests and examples of every crate with all features.
+test-all: test
+	cargo test --workspace --all-features --quiet
+	$(PYTHON) -m pytest tests -m slow $(PYTEST_ARGS)
+
+## Format, lints, licences, unused dependencies, dependency direction, house style.
+check:
+	scripts/setup check
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo deny --log-level error check bans licenses sources
+	cargo machete --with-metadata
+	scripts/tidy
+
+## The figures of docs/benchmarks.md; `make bench BENCH_ARGS="hit-path"` runs one table of them.
+bench:
+	scripts/setup bench
+	cargo build --release -p forebay
+	PYTHONPATH=scripts:tests $(PYTHON) -m bench $(BENCH_ARGS)
+
+fmt:
+	cargo fmt --all
+
+setup:
+	scripts/setup check
+	scripts/setup test

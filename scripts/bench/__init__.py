@@ -1,0 +1,1 @@
+"""The benchmarks behind docs/benchmarks.md; `python -m bench` runs them."""

@@ -1,0 +1,3 @@
+module forebay.local/s3load
+
+go 1.24

@@ -1,0 +1,154 @@
+"""How old an answer may be, and what the origin is asked for it."""
+
+import pytest
+
+from harness import servers
+from harness.origins import content_of, ranged
+from harness.stub_origin import Reply, StubOrigin
+from harness.wire import Wire
+
+pytestmark = pytest.mark.skipif(
+    not servers.forebay_binary().exists(), reason="needs the built gateway"
+)
+
+CONFIG = """
+[stores.origin]
+type = "s3"
+endpoint = "{origin}"
+region = "us-east-1"
+[[routes]]
+store = "origin"
+layers = [{{ type = "cache", memory = "{memory}", coherence = {coherence} }}]
+"""
+
+
+@pytest.fixture
+def cached(gateways):
+    """Starts a gateway with a cache of the given coherence before an origin."""
+
+    def start(origin, coherence='{ mode = "immutable" }', memory="64MiB"):
+        config = CONFIG.format(origin=origin.url, coherence=coherence, memory=memory)
+        return Wire(gateways(config=config))
+
+    return start
+
+
+def test_bounded_asks_again_after_its_time_and_keeps_what_still_holds(cached):
+    content = content_of(100_000)
+
+    def script(request):
+        if request.headers.get("if-none-match") == '"a"':
+            return Reply(304, {"etag": '"a"'})
+        return ranged(content, '"a"', request)
+
+    with StubOrigin(script) as origin:
+        wire = cached(origin, '{ mode = "bounded", ttl = "1s" }')
+        assert wire.signed("GET", "/bucket/k").body == content
+        assert wire.signed("GET", "/bucket/k").body == content
+        assert len(origin.seen) == 1
+
+        def was_asked_again():
+            assert wire.signed("GET", "/bucket/k").body == content
+            return len(origin.seen) > 1
+
+        servers.wait_until(was_asked_again, "a validation", timeout_seconds=5)
+        assert origin.seen[1].headers["if-none-match"] == '"a"'
+
+
+def test_bounded_shows_a_change_at_the_origin_after_its_time(cached):
+    now = {"content": b"old" * 1000, "etag": '"old"'}
+
+    def script(request):
+        if request.headers.get("if-none-match") == now["etag"]:
+            return Reply(304, {"etag": now["etag"]})
+        return ranged(now["content"], now["etag"], request)
+
+    with StubOrigin(script) as origin:
+        wire = cached(origin, '{ mode = "bounded", ttl = "1s" }')
+        assert wire.signed("GET", "/bucket/k").body == b"old" * 1000
+        now.update(content=b"new" * 1000, etag='"new"')
+        servers.wait_until(
+            lambda: wire.signed("GET", "/bucket/k").body == b"new" * 1000, "the change",
+            timeout_seconds=5,
+        )
+        assert wire.signed("HEAD", "/bucket/k").header("etag") == '"new"'
+
+
+def test_a_head_and_a_range_fill_what_a_get_then_uses(cached):
+    content = content_of(3 << 20)
+    with StubOrigin(lambda request: ranged(content, '"a"', request)) as origin:
+        wire = cached(origin)
+        first = wire.signed("GET", "/bucket/k", headers={"range": "bytes=1048576-1048585"})
+        assert first.body == content[1048576:1048586]
+        fetched = sum(len(ranged(content, '"a"', seen).body) for seen in origin.seen)
+        assert fetched < len(content), "a small range must not fetch the whole object"
+        assert wire.signed("GET", "/bucket/k").body == content
+        count = len(origin.seen)
+        assert wire.signed("GET", "/bucket/k").body == content
+        assert len(origin.seen) == count
+
+
+def test_more_objects_than_fit_are_served_right_and_memory_is_bounded(cached):
+    size, count = 512 << 10, 60
+
+    def script(request):
+        number = int(request.target.rpartition("/")[2].partition("?")[0])
+        return ranged(content_of(size, seed=number), f'"{number}"', request)
+
+    with StubOrigin(script) as origin:
+        wire = cached(origin, memory="8MiB")
+        for _ in range(2):
+            for number in range(count):
+                answer = wire.signed("GET", f"/bucket/{number}")
+                assert answer.body == content_of(size, seed=number)
+        assert len(origin.seen) > count, "30 MiB cannot all have been kept in 8"
+
+
+def test_a_client_may_ask_for_no_cache(cached):
+    content = content_of(1000)
+    with StubOrigin(lambda request: ranged(content, '"a"', request)) as origin:
+        wire = cached(origin)
+        wire.signed("GET", "/bucket/k")
+        wire.signed("GET", "/bucket/k", headers={"cache-control": "no-cache"})
+        assert len(origin.seen) == 2
+
+
+def test_an_error_inside_a_200_of_a_completed_upload_passes_and_keeps_nothing_stale(cached):
+    """S3 may answer 200, then white space to keep the connection, then an error."""
+    content = content_of(1000)
+    late = b" " * 10 + b"<Error><Code>InternalError</Code></Error>"
+
+    def script(request):
+        if request.method == "POST":
+            return Reply(200, {"content-type": "application/xml"}, late)
+        return ranged(content, '"a"', request)
+
+    with StubOrigin(script) as origin:
+        wire = cached(origin)
+        wire.signed("GET", "/bucket/k")
+        answer = wire.signed("POST", "/bucket/k", [("uploadId", "u")], body=b"<x/>")
+        assert (answer.status, answer.body.lstrip()) == (200, late.lstrip())
+        wire.signed("GET", "/bucket/k")
+        assert len([seen for seen in origin.seen if seen.method == "GET"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [("PUT", []), ("DELETE", []), ("PUT", [("tagging", "")]), ("PUT", [("of-the-future", "")]),
+     ("POST", [("restore", "")])],
+)
+def test_every_write_on_a_key_invalidates_it(cached, method, query):
+    content = content_of(1000)
+
+    def script(request):
+        if request.method in ("GET", "HEAD"):
+            return ranged(content, '"a"', request)
+        return Reply(200, {"etag": '"b"'})
+
+    with StubOrigin(script) as origin:
+        wire = cached(origin)
+        for _ in range(2):
+            wire.signed("GET", "/bucket/k")
+        wire.signed(method, "/bucket/k", query, body=b"x")
+        wire.signed("GET", "/bucket/k")
+        assert [seen.method for seen in origin.seen] == ["GET", method, "GET"]
