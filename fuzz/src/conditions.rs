@@ -41,17 +41,18 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// The same headers with the lines of each list in one (RFC 9110 §5.3).
+/// The same headers with the lines of each list in one (RFC 9110 §5.3), where each line is a list.
 fn joined(headers: &HeaderMap) -> HeaderMap {
     let mut joined = headers.clone();
     for name in [IF_MATCH, IF_NONE_MATCH] {
-        let lines: Vec<_> = headers
+        let lines = headers
             .get_all(&name)
             .iter()
-            .map(HeaderValue::as_bytes)
-            .collect();
-        if lines.len() > 1 {
-            let line = HeaderValue::from_bytes(&lines.join(&b", "[..]));
+            .map(|line| line.to_str().unwrap_or_default());
+        let lines: Vec<_> = lines.collect();
+        let is_list = |line: &&str| matches!(ETagList::parse(line), Ok(ETagList::Tags(_)));
+        if lines.len() > 1 && lines.iter().all(is_list) {
+            let line = HeaderValue::from_str(&lines.join(", "));
             joined.insert(name, line.expect("its parts are values"));
         }
     }

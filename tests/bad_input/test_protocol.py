@@ -131,6 +131,18 @@ def test_expect_100_continue_of_a_refused_request_sends_no_body(wire, never_forw
         assert connection.recv(1000).startswith(b"HTTP/1.1 403")
 
 
+# What a server answers in place of 100 Continue, botocore takes for the next answer as well.
+@pytest.mark.targets("fs", "origin")
+def test_an_answer_without_a_continue_closes_the_connection(wire, bucket):
+    path = f"/{bucket}/k"
+    headers = sigv4.sign_headers(wire.scope(), "PUT", wire.host, path)
+    headers |= {"content-length": "0", "expect": "100-continue"}
+    with wire.open(head_bytes("PUT", path, headers)) as connection:
+        answer = read_answer(connection)
+        assert (answer.status, answer.header("connection")) == (200, "close")
+        assert connection.recv(1) == b""
+
+
 @pytest.mark.targets("fs", "origin")
 def test_an_unknown_operation_is_named_so(wire, bucket):
     answer = wire.signed("PATCH", f"/{bucket}/k")

@@ -33,6 +33,11 @@ NO_CONTENT = (204, 304)
 pytestmark = pytest.mark.targets("origin", "versitygw")
 
 
+def verdict(answer):
+    """What must be equal of a refusal that the gateway words by itself."""
+    return {"status": answer.status, "code": answer.code}
+
+
 def comparable(answer, bucket):
     """What must be equal of an answer, with the bucket's name made neutral."""
     ignored = set(HEADERS_IGNORED)
@@ -53,7 +58,7 @@ def send(wire, case, bucket):
     headers = {name: value.replace("{bucket}", bucket) for name, value in case.headers.items()}
     path = sigv4.path_of(bucket, case.key)
     answer = wire.signed(case.method, path, case.query, headers, case.body)
-    return comparable(answer, bucket)
+    return verdict(answer) if case.is_judged else comparable(answer, bucket)
 
 
 @pytest.fixture

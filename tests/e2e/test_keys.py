@@ -56,9 +56,9 @@ def check_key(wire, s3, bucket, key):
 
 
 @pytest.mark.parametrize("key", EVERYWHERE.values(), ids=EVERYWHERE)
-def test_an_odd_key_lives_as_any_other(wire, s3, bucket, key):
-    if "\x01" in key and wire.server.name != "forebay":
-        pytest.skip("not XML 1.0; the reference lists it as U+FFFD")
+def test_an_odd_key_lives_as_any_other(wire, s3, bucket, key, origin):
+    if "\x01" in key and (origin or not wire.server.is_gateway):
+        pytest.skip("not XML 1.0; versitygw lists it as U+FFFD")
     check_key(wire, s3, bucket, key)
 
 
@@ -120,10 +120,10 @@ def test_a_key_of_1025_bytes_or_more_is_refused(wire, s3, bucket, key):
 
 # versitygw answers 500 to a NUL; S3 stores it. What matters: nothing else is touched by it.
 @pytest.mark.targets("fs", "origin")
-def test_a_nul_in_a_key_touches_no_other_key(wire, s3, bucket):
+def test_a_nul_in_a_key_touches_no_other_key(wire, s3, bucket, origin):
     s3.put_object(Bucket=bucket, Key="a", Body=b"safe")
     answer = wire.signed("PUT", f"/{bucket}/a%00b", body=b"nul")
-    assert answer.status in (200, 400), answer.body
+    assert answer.status in ((500,) if origin else (200, 400)), answer.body
     assert s3.get_object(Bucket=bucket, Key="a")["Body"].read() == b"safe"
 
 

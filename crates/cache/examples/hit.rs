@@ -3,9 +3,10 @@
 //! `cargo run --release -p forebay-cache --example hit`
 
 #![allow(
-    clippy::print_stdout,
+    clippy::cast_precision_loss,
     clippy::disallowed_methods,
-    reason = "a program that measures"
+    clippy::print_stdout,
+    reason = "a program that measures and prints"
 )]
 
 use std::{

@@ -4,7 +4,7 @@
 //! from the other but by `Age` and `Cache-Status`.
 //!
 //! Sources: RFC 9110 §13 (conditions), §14 (ranges), §15.4.5 (what a 304 carries); the Amazon S3
-//! API Reference, GetObject and HeadObject.
+//! API Reference, `GetObject` and `HeadObject`.
 
 use std::ops::Range;
 

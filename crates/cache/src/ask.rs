@@ -14,7 +14,7 @@ use forebay_s3::{
     range::{ByteRange, RangeHeader},
     uri,
 };
-use forebay_store::{Body, Caller, Query, Request};
+use forebay_store::{Body, Caller, PayloadProof, Query, Request};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) const EXTENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// A fill serves clients that come later than the one it began for, so it has a deadline of its
 /// own. A silent origin is noticed long before by the origin store; this only bounds a fill whose
 /// readers are slow. A guess.
-const FILL_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+const FILL_TIME_MAX: Duration = Duration::from_hours(1);
 
 const ENABLED: HeaderValue = HeaderValue::from_static("ENABLED");
 
@@ -160,7 +160,7 @@ impl Template {
             headers: inner.headers.clone(),
             query,
             body: Body::empty(),
-            payload_sha256: None,
+            payload_proof: PayloadProof::None,
             caller: Caller {
                 deadline,
                 ..inner.caller.clone()

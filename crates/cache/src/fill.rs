@@ -68,12 +68,16 @@ struct State {
     covers: Range<u64>,
     /// Offset of the next byte to arrive.
     next: u64,
+    /// Pages up to here are in the cache, or never will be.
+    settled: u64,
     pieces: VecDeque<Piece>,
     end: Option<End>,
     readers: Vec<Option<ReaderState>>,
     reader_count: usize,
     /// The filler, while it waits for bytes or for readers.
     filler: Option<Waker>,
+    /// It waits for readers.
+    paused: bool,
     task: Option<AbortHandle>,
 }
 
@@ -141,6 +145,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct PagePieces {
     pub start: u64,
+    pub end: u64,
     pub pieces: Vec<Bytes>,
 }
 
@@ -169,12 +174,14 @@ impl Fill {
                 page_bytes: None,
             },
             next: covers.start,
+            settled: covers.start,
             covers,
             pieces: VecDeque::new(),
             end: None,
             readers: Vec::new(),
             reader_count: 0,
             filler: None,
+            paused: false,
             task: None,
         };
         Arc::new(Self {
@@ -187,22 +194,24 @@ impl Fill {
 
     /// Attaches a reader that wants the byte at `position` first.
     pub(crate) fn attach(self: &Arc<Self>, position: u64) -> Attachment {
-        let mut state = self.state.lock();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         let reader = Some(ReaderState {
             position,
             waker: None,
         });
-        let slot = match state.readers.iter().position(Option::is_none) {
-            Some(slot) => {
-                state.readers[slot] = reader;
-                slot
-            }
-            None => {
-                state.readers.push(reader);
-                state.readers.len() - 1
-            }
-        };
+        let free = state.readers.iter().position(Option::is_none);
+        let slot = free.unwrap_or_else(|| {
+            state.readers.push(None);
+            state.readers.len() - 1
+        });
+        state.readers[slot] = reader;
         state.reader_count += 1;
+        let filler = state.resume();
+        drop(guard);
+        if let Some(filler) = filler {
+            filler.wake();
+        }
         Attachment {
             fill: Arc::clone(self),
             slot,
@@ -221,8 +230,9 @@ impl Fill {
     pub(crate) fn may_serve(&self, vid: Vid, position: u64) -> bool {
         let state = self.state.lock();
         let same_version = match (&state.head, &self.purpose) {
-            (Head::Version(version), _) => version.vid == vid,
-            (Head::Awaited, Purpose::Extent { version, .. }) => version.vid == vid,
+            (Head::Version(version), _) | (Head::Awaited, Purpose::Extent { version, .. }) => {
+                version.vid == vid
+            }
             _ => false,
         };
         let kept_from = state.pieces.front().map_or(state.next, |piece| piece.start);
@@ -237,11 +247,26 @@ impl Fill {
         self.state.lock().task = Some(task);
     }
 
-    /// Stops the filler, so that all readers find the fill broken.
-    pub(crate) fn abort(&self) {
-        let task = self.state.lock().task.take();
+    /// Stops the filler if nobody reads.
+    pub(crate) fn abort_unread(&self) {
+        let task = {
+            let mut state = self.state.lock();
+            if state.reader_count == 0 {
+                state.task.take()
+            } else {
+                None
+            }
+        };
         if let Some(task) = task {
             task.abort();
+        }
+    }
+
+    /// The version whose bytes it brings, once it is known.
+    pub(crate) fn version(&self) -> Option<Arc<Version>> {
+        match &self.state.lock().head {
+            Head::Version(version) => Some(Arc::clone(version)),
+            Head::Awaited | Head::Unchanged(_) | Head::Changed | Head::Declined => None,
         }
     }
 
@@ -250,6 +275,9 @@ impl Fill {
         self.change(|state| {
             state.head = Head::Version(version);
             state.next = covers.start;
+            // A page of which only the end comes is never stored.
+            let first_page = flow.page_bytes.map_or(0, |page| page.ceil(covers.start));
+            state.settled = first_page.min(covers.end);
             state.covers = covers;
             state.flow = flow;
         });
@@ -315,18 +343,19 @@ impl Fill {
         Ok(state.page_before(state.covers.end))
     }
 
-    /// A page is stored: readers that come for its bytes get the stored ones.
-    pub(crate) fn replace(&self, start: u64, page: Bytes) {
+    /// The page from `start` to `end` is in the cache, as `page`, or never will be: readers that
+    /// come for its bytes get the stored ones.
+    pub(crate) fn settle(&self, start: u64, end: u64, page: Option<Bytes>) {
         let mut state = self.state.lock();
-        let end = start + page.len() as u64;
-        if end < state.covers.end && end <= state.fastest() {
-            return;
+        state.settled = end;
+        if let Some(page) = page {
+            state
+                .pieces
+                .retain(|piece| piece.start < start || piece.start >= end);
+            let at = state.pieces.partition_point(|piece| piece.start < start);
+            state.pieces.insert(at, Piece { start, bytes: page });
         }
-        state
-            .pieces
-            .retain(|piece| piece.start < start || piece.start >= end);
-        let at = state.pieces.partition_point(|piece| piece.start < start);
-        state.pieces.insert(at, Piece { start, bytes: page });
+        state.prune();
     }
 
     /// Asks for the filler to be woken when something changes; ready when it may read on: `false`
@@ -343,7 +372,8 @@ impl Fill {
         {
             state.filler = Some(cx.waker().clone());
         }
-        if state.must_pause() {
+        state.paused = state.must_pause();
+        if state.paused {
             Poll::Pending
         } else {
             Poll::Ready(true)
@@ -390,6 +420,7 @@ impl State {
             .filter(|piece| (start..end).contains(&piece.start));
         Some(PagePieces {
             start,
+            end,
             pieces: pieces.map(|piece| piece.bytes.clone()).collect(),
         })
     }
@@ -406,14 +437,23 @@ impl State {
             && self.reader_count > 0
     }
 
-    /// Lets go what the fastest reader has passed, but for the page under way and the last one,
-    /// for which readers that come later have no other place.
+    /// The filler, when it waits for readers and need not any longer.
+    fn resume(&mut self) -> Option<Waker> {
+        if !self.paused || self.must_pause() {
+            return None;
+        }
+        self.paused = false;
+        self.filler.take()
+    }
+
+    /// Lets go what the fastest reader has passed, but for pages that are not settled and the last
+    /// one: readers that come later have no other place for them.
     fn prune(&mut self) {
         let passed = self.fastest();
         let keep_from = match self.flow.page_bytes {
             None => passed,
             Some(page) => passed
-                .min(page.floor(self.next))
+                .min(self.settled)
                 .min(page.floor(self.covers.end.saturating_sub(1))),
         };
         while self
@@ -467,13 +507,10 @@ impl Attachment {
     /// Moves to `position` and takes the bytes there, up to `end`.
     pub(crate) fn poll(&self, position: u64, end: u64, cx: &Context<'_>) -> Poll<Step> {
         let mut state = self.fill.state.lock();
-        let paused = state.must_pause();
         if let Some(reader) = &mut state.readers[self.slot] {
             reader.position = position;
         }
-        let filler = (paused && !state.must_pause())
-            .then(|| state.filler.take())
-            .flatten();
+        let filler = state.resume();
         let step = state.step(position, end);
         if step.is_none() {
             state.wait(self.slot, cx);
@@ -527,14 +564,14 @@ impl Drop for Attachment {
             let mut state = self.fill.state.lock();
             state.readers[self.slot] = None;
             state.reader_count -= 1;
-            // The filler may have waited for this reader, or may have none left.
-            state.filler.take()
+            if state.reader_count == 0 {
+                state.filler.take()
+            } else {
+                state.resume()
+            }
         };
         if let Some(filler) = filler {
             filler.wake();
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

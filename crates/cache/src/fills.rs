@@ -33,8 +33,8 @@ pub(crate) enum Joined {
 impl Fills {
     /// Joins the fill that tells what version of `object` there is, or begins one.
     ///
-    /// `name_hash` is that of the object's name; `is_current` says whether nothing was written
-    /// since a fill began: a reader that comes after a write must not get what was read before it.
+    /// `name_hash` is that of the object's name; `is_current` says whether what a fill has learned,
+    /// or will, may answer a reader that comes now.
     pub(crate) fn learn(
         &self,
         name_hash: u64,
@@ -92,14 +92,14 @@ impl Fills {
         }
     }
 
-    /// Stops all of them.
-    pub(crate) fn abort_all(&self) {
+    /// Stops those that nobody reads.
+    pub(crate) fn abort_unread(&self) {
         for shard in &self.shards {
             shard
                 .lock()
                 .values()
                 .flatten()
-                .for_each(|fill| fill.abort());
+                .for_each(|fill| fill.abort_unread());
         }
     }
 

@@ -81,15 +81,18 @@ impl Layer {
     }
 
     /// The bytes of a page from `position` on, up to `end` or the end of the page.
-    pub(crate) fn page_from(&self, version: &Version, position: u64, end: u64) -> Option<Bytes> {
+    pub(crate) fn page_from(
+        &self,
+        version: &Version,
+        position: u64,
+        end: u64,
+        now_ms: i64,
+    ) -> Option<Bytes> {
         let page_bytes = self.settings.page_bytes;
-        let page = match &version.page {
-            Some(page) => page.clone(),
-            None => {
-                let page_index = page_bytes.index_of(position);
-                self.index.page(version.vid, page_index, self.now_ms())?
-            }
-        };
+        let page = version.page.clone().or_else(|| {
+            self.index
+                .page(version.vid, page_bytes.index_of(position), now_ms)
+        })?;
         let start = page_bytes.floor(position);
         let from = usize::try_from(position - start).ok()?;
         let to = usize::try_from((end - start).min(page.len() as u64)).ok()?;
@@ -97,7 +100,12 @@ impl Layer {
     }
 
     /// The body of an answer, when all its pages are here and holding them is allowed.
-    pub(crate) fn body_from_pages(&self, version: &Version, range: Range<u64>) -> Option<Body> {
+    pub(crate) fn body_from_pages(
+        &self,
+        version: &Version,
+        range: Range<u64>,
+        now_ms: i64,
+    ) -> Option<Body> {
         if range.is_empty() {
             return Some(Body::empty());
         }
@@ -111,14 +119,14 @@ impl Layer {
         if range.end - range.start > HELD_BYTES_MAX {
             return None;
         }
-        let first = self.page_from(version, range.start, range.end)?;
+        let first = self.page_from(version, range.start, range.end, now_ms)?;
         let mut position = range.start + first.len() as u64;
         if position == range.end {
             return Some(first.into());
         }
         let mut pieces = VecDeque::from([first]);
         while position < range.end {
-            let piece = self.page_from(version, position, range.end)?;
+            let piece = self.page_from(version, position, range.end, now_ms)?;
             position += piece.len() as u64;
             pieces.push_back(piece);
         }

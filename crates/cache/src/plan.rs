@@ -28,7 +28,7 @@ pub(crate) const CHECKSUM_MODE: HeaderName = HeaderName::from_static("x-amz-chec
 /// `x-amz-*` headers of reads that change nothing of the answer but, for the first, its checksums.
 const KNOWN_HEADERS: [&str; 2] = ["x-amz-checksum-mode", "x-amz-user-agent"];
 
-/// Query parameters that set a header of the answer (Amazon S3 API Reference, GetObject).
+/// Query parameters that set a header of the answer (Amazon S3 API Reference, `GetObject`).
 const OVERRIDES: [(&str, HeaderName); 6] = [
     ("response-cache-control", header::CACHE_CONTROL),
     ("response-content-disposition", header::CONTENT_DISPOSITION),

@@ -1,7 +1,7 @@
 //! The filler: asks the origin, judges its answer, and stores what comes.
 //!
 //! A task of its own, so that no client's leaving ends it; it belongs to its fill, which the layer
-//! aborts when it is dropped. Whatever way it ends, its readers are told ([`EndOnDrop`]).
+//! aborts when it is dropped and nobody reads. Whatever way it ends, its readers are told ([`EndOnDrop`]).
 //!
 //! Order of things: readers are woken with each piece before its page is copied into the cache,
 //! and the record of a small object is stored with its page, in one entry, before the fill becomes
@@ -189,17 +189,16 @@ fn begin(
     };
     let in_flight_bytes = (covers.end - covers.start).min(AHEAD_BYTES_MAX + page_bytes.get());
     let room = layer.budget.try_reserve(in_flight_bytes);
-    let flow = match &room {
-        Some(_) => Flow {
+    let flow = if room.is_some() {
+        Flow {
             ahead_bytes_max: AHEAD_BYTES_MAX,
             page_bytes: Some(page_bytes),
-        },
-        None => {
-            layer.metrics.fills_unbudgeted.inc();
-            Flow {
-                ahead_bytes_max: UNBUDGETED_AHEAD_BYTES_MAX,
-                page_bytes: None,
-            }
+        }
+    } else {
+        layer.metrics.fills_unbudgeted.inc();
+        Flow {
+            ahead_bytes_max: UNBUDGETED_AHEAD_BYTES_MAX,
+            page_bytes: None,
         }
     };
     let learns = matches!(fill.purpose, Purpose::Learn { .. });
@@ -277,27 +276,21 @@ async fn store(layer: &Layer, fill: &Fill, deposit: Option<&Deposit>, page: Page
     let Some(deposit) = deposit else { return };
     // The readers go first: they have been woken, and copying a page takes a while.
     tokio::task::yield_now().await;
-    let Some(bytes) = layer.arena.store(&page.pieces) else {
-        layer.metrics.not_stored.inc();
-        return;
-    };
-    let stored = match deposit.shape {
-        Shape::OnePage => put_whole(layer, deposit, bytes.clone()),
+    let bytes = layer.arena.store(&page.pieces);
+    let stored = bytes.clone().map(|bytes| match deposit.shape {
+        Shape::OnePage => put_whole(layer, deposit, bytes),
         Shape::ManyPages => {
             let page_index = layer.settings.page_bytes.index_of(page.start);
-            layer.index.put_page(
-                deposit.version.vid,
-                page_index,
-                bytes.clone(),
-                layer.now_ms(),
-            )
+            layer
+                .index
+                .put_page(deposit.version.vid, page_index, bytes, layer.now_ms())
         }
-    };
+    });
     match stored {
-        Stored::Yes => layer.metrics.stored.inc(),
-        Stored::Outdated | Stored::TooLarge => layer.metrics.not_stored.inc(),
+        Some(Stored::Yes) => layer.metrics.stored.inc(),
+        Some(Stored::Outdated | Stored::TooLarge) | None => layer.metrics.not_stored.inc(),
     };
-    fill.replace(page.start, bytes);
+    fill.settle(page.start, page.end, bytes);
 }
 
 fn put_whole(layer: &Layer, deposit: &Deposit, page: Bytes) -> Stored {

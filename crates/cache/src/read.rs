@@ -49,7 +49,7 @@ pub(crate) fn hit(
         Answer::Empty(response) => (response, 0..0),
         Answer::Body(response, range) => (response, range),
     };
-    response.body = layer.body_from_pages(&version, range)?;
+    response.body = layer.body_from_pages(&version, range, now_ms)?;
     version.used(now_ms);
     layer
         .metrics
@@ -241,7 +241,14 @@ impl Reading {
             return Joined::Leader(begin().attach(0));
         }
         let name_hash = layer.index.name_hash(&object.bucket, &object.key);
-        let is_current = |fill: &Fill| layer.index.is_current(&fill.stamp);
+        // Not what was read before a write to a reader that comes after it, nor what was learned
+        // so long ago, by a fill with slow readers, that it is stale.
+        let now_ms = layer.now_ms();
+        let is_fresh = |version: &Version| layer.freshness(version, now_ms) != Freshness::Stale;
+        let is_current = |fill: &Fill| {
+            layer.index.is_current(&fill.stamp)
+                && fill.version().is_none_or(|version| is_fresh(&version))
+        };
         layer.fills.learn(name_hash, object, 0, is_current, begin)
     }
 
@@ -354,7 +361,8 @@ impl Reading {
         let attachment =
             attachment.filter(|attachment| attachment.fill().may_serve(version.vid, range.start));
         if attachment.is_none() {
-            if let Some(body) = layer.body_from_pages(&version, range.clone()) {
+            let now_ms = layer.now_ms();
+            if let Some(body) = layer.body_from_pages(&version, range.clone(), now_ms) {
                 return Ok(Found::Body(body));
             }
             if !layer.has_pages(&version, &range) {
@@ -363,7 +371,7 @@ impl Reading {
         }
         let attachment = match attachment {
             Some(attachment) => Some(attachment),
-            None if layer.page_from(&version, range.start, range.end).is_some() => None,
+            None if layer.has_pages(&version, &(range.start..range.start + 1)) => None,
             None => match self.first_extent(&version, &range).await? {
                 Ok(attachment) => Some(attachment),
                 Err(found) => return Ok(found),

@@ -64,6 +64,13 @@ impl Reader {
         }
     }
 
+    /// The bytes of the page at `position`, if it is here.
+    fn page(&self) -> Option<Bytes> {
+        let now_ms = self.layer.now_ms();
+        self.layer
+            .page_from(&self.version, self.position, self.end, now_ms)
+    }
+
     fn fill_from(&self, position: u64) -> Attachment {
         match self
             .layer
@@ -104,8 +111,7 @@ impl HttpBody for Reader {
                     }
                     Step::Past => this.attachment = this.ahead.take(),
                     Step::Behind => {
-                        let page = this.layer.page_from(&this.version, this.position, this.end);
-                        if let Some(bytes) = page {
+                        if let Some(bytes) = this.page() {
                             return this.took(bytes);
                         }
                         this.attachment = None;
@@ -113,7 +119,7 @@ impl HttpBody for Reader {
                 }
                 continue;
             }
-            if let Some(bytes) = this.layer.page_from(&this.version, this.position, this.end) {
+            if let Some(bytes) = this.page() {
                 return this.took(bytes);
             }
             this.attachment = Some(this.fill_from(this.position));

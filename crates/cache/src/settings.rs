@@ -91,7 +91,7 @@ impl Default for CacheSettings {
             capacity_bytes: 256 * 1024 * 1024,
             page_bytes: PageBytes::DEFAULT,
             coherence: Coherence::Bounded {
-                ttl: Duration::from_secs(60),
+                ttl: Duration::from_mins(1),
                 tti: None,
             },
             client_directives: Directives::Honour,

@@ -5,7 +5,7 @@
 //! it comes before the client can learn that the write is done. What a fill read before it is not
 //! stored, as the write moved the counters on that the fill began with (`epochs`).
 //!
-//! A DeleteObjects names its keys in its body, which is read as it passes; when it can't be
+//! A `DeleteObjects` names its keys in its body, which is read as it passes; when it can't be
 //! understood, or is too large to hold, its whole bucket is invalidated.
 
 use std::{
@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::{index::Written, layer::Layer};
 
-/// Most bytes of a DeleteObjects body that are held: 1000 keys of 1 KiB and their tags.
+/// Most bytes of a `DeleteObjects` body that are held: 1000 keys of 1 KiB and their tags.
 const DELETE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What an operation may change of what is cached; `None` is nothing.
@@ -110,7 +110,7 @@ impl Guard {
                 let Written::Bucket(name) = bucket else {
                     return self.layer.index.invalidate(bucket);
                 };
-                match xml::delete_keys(&seen.lock().joined()) {
+                match xml::delete_keys(&seen.lock().bytes) {
                     Ok(entries) => entries.into_iter().for_each(|entry| {
                         self.layer
                             .index
@@ -174,10 +174,6 @@ impl Seen {
             return;
         }
         self.bytes.extend_from_slice(bytes);
-    }
-
-    fn joined(&self) -> &[u8] {
-        &self.bytes
     }
 }
 

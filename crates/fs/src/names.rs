@@ -5,7 +5,7 @@
 //!
 //! | name | is |
 //! |---|---|
-//! | `.object%TEXT` | a file: the object of segment TEXT, where a plain name is impossible or is a directory's |
+//! | `.object%TEXT` | a file: the object of segment TEXT, where it can't have a plain name |
 //! | `.folder%TEXT` | a directory: segment TEXT followed by `/` |
 //! | `.join%TEXT` | a directory: the names in it continue TEXT, without a `/` between |
 //! | `.forebay` | a directory: what the store keeps for itself |

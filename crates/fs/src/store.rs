@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::PathBuf,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -10,7 +11,6 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use async_trait::async_trait;
 use forebay_native::{Native, refuse};
 use forebay_s3::bucket::BucketName;
 use forebay_store::{Clock, Error, Request, Response, Store};
@@ -90,10 +90,17 @@ impl FsStore {
     }
 }
 
-#[async_trait]
 impl Store for FsStore {
-    async fn call(&self, request: Request) -> Result<Response, Error> {
-        self.native.call(request).await
+    /// Written as `async_trait` writes it, so that no second future is boxed around the first.
+    fn call<'life0, 'async_trait>(
+        &'life0 self,
+        request: Request,
+    ) -> Pin<Box<dyn Future<Output = Result<Response, Error>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.native.call(request)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
     names::{Kind, OWN_DIRECTORY},
     staged::{Over, Staged, TEMPORARY},
     store::Disk,
-    tree::{self, DIRECTORY, FILE, LOOKUP, New},
+    tree::{self, DIRECTORY, FILE, New},
 };
 
 /// Directory of uploads in the store's own directory of a bucket.
@@ -242,14 +242,12 @@ impl Disk {
 
     fn assemble(&self, object: &ObjectId, id: &str, parts: &[PartRecord]) -> Result<Staged, Error> {
         let directory = self.open_upload(object, id)?;
-        let lookup = self.tree.open(directory.as_fd(), &[""; 0], LOOKUP);
-        let lookup = lookup.map_err(|e| fault::of_io("open an upload", e))?;
-        let files = part_files(directory)?;
+        let files = part_files(directory.as_fd())?;
         let mut staged = self.stage(&object.bucket)?;
         for part in parts {
             let file = files.get(&part.number).filter(|file| file.record == *part);
             let file = file.ok_or_else(|| Error::refused(Code::InvalidPart))?;
-            let source = match self.tree.open(lookup.as_fd(), &[file.name()], FILE) {
+            let source = match self.tree.open(directory.as_fd(), &[file.name()], FILE) {
                 Ok(source) => File::from(source),
                 Err(error) if fault::is_absent(error) => return Err(refuse::no_such_upload(id)),
                 Err(error) => return Err(fault::of_io("open a part", error)),
@@ -293,7 +291,6 @@ impl Disk {
 
 /// The parts in the directory of an upload, by number.
 fn part_files(directory: BorrowedFd<'_>) -> Result<BTreeMap<u16, PartFile>, Error> {
-    let context = "list parts";
     let mut parts = BTreeMap::new();
     tree::visit_entries(directory, |name, _| {
         if let Some(part) = PartFile::parse(name) {

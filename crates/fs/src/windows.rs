@@ -224,7 +224,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a directory; `begun` is the text that names in it continue, `joins` how it was reached.
+    /// Reads a directory; names in it continue the text `begun`, `joins` is how it was reached.
     fn read(
         &mut self,
         directory: BorrowedFd<'_>,

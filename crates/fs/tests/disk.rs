@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
 
 use forebay_fs::{Durability, FsSettings, FsStore, OpenError, RecordPlace};
 use forebay_store::{
@@ -315,9 +315,17 @@ async fn dropped_and_broken_writes_leave_no_temporary_file() {
         }
     }
     // What was dropped removes itself on other threads.
-    while temporary_count(root.path()) > 0 {
-        tokio::task::yield_now().await;
-    }
+    let removed = async {
+        while temporary_count(root.path()) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(30), removed).await;
+    assert!(
+        in_time.is_ok(),
+        "{} files left",
+        temporary_count(root.path())
+    );
     assert!(files(root.path()).len() <= 1);
 }
 

@@ -37,7 +37,7 @@ use hyper::body::Incoming;
 use crate::server::Connection;
 use authenticate::Proof;
 use exchange::{Exchange, Sending};
-use upload::Unread;
+use upload::{Awaited, Unread};
 
 pub(crate) use exchange::metrics;
 
@@ -46,9 +46,12 @@ pub(crate) async fn serve(
     connection: Arc<Connection>,
     incoming: http::Request<Incoming>,
 ) -> Result<http::Response<Sending>, Infallible> {
+    let awaited = Awaited::of(&incoming);
     let mut exchange = Exchange::begin(connection, &incoming);
     let result = answer(&mut exchange, incoming).await;
-    Ok(respond::respond(exchange, result))
+    let mut answer = respond::respond(exchange, result);
+    awaited.end(&mut answer);
+    Ok(answer)
 }
 
 /// The steps in their order.
@@ -87,13 +90,19 @@ async fn answer(
     authorize::request(&connection, &head, host, &operation, &proof)?;
 
     // Takes the body in: bounded, decoded, verified while it passes.
-    let request = take_in(exchange, head, operation, proof, body).await?;
+    let request = if body.is_empty() && !upload::is_expected(operation.name()) {
+        upload::check_absent(proof.payload_proof())?;
+        request_of(exchange, head, operation, proof, Body::empty())
+    } else {
+        // Boxed, so that requests without a body do not carry its state around.
+        Box::pin(take_in(exchange, head, operation, proof, body)).await?
+    };
 
     // The first route for the bucket answers.
-    call_store(&connection, request).await
+    call(&connection, request).await
 }
 
-/// Makes the request that stores see.
+/// Makes the request that stores see, with the body that came.
 async fn take_in(
     exchange: &Exchange,
     mut head: Parts,
@@ -102,52 +111,58 @@ async fn take_in(
     unread: Unread,
 ) -> Result<Request, Error> {
     let connection = exchange.connection();
-    let name = operation.name();
-    let query = headers::query(&head);
-    let payload_sha256 = proof.payload_sha256();
-    let mut body = if unread.is_empty() && !upload::is_expected(name) {
-        upload::check_absent(payload_sha256)?;
-        Body::empty()
-    } else {
-        let chunk_signer = proof.chunk_signer.take();
-        // Boxed, so that requests without a body do not carry its state around.
-        Box::pin(upload::take(
-            unread,
-            &mut head,
-            name,
-            proof.payload,
-            chunk_signer,
-            connection,
-        ))
-        .await?
-    };
+    let (name, signer) = (operation.name(), proof.chunk_signer.take());
+    let mut body = upload::take(unread, &mut head, name, proof.payload, signer, connection).await?;
     if let Operation::DeleteObjects(bucket) = &operation {
-        let authorized = delete_objects::authorized(connection, &head, &proof, bucket, body);
-        body = Box::pin(authorized).await?;
+        body = delete_objects::authorized(connection, &head, &proof, bucket, body).await?;
     }
-    headers::strip(&mut head.headers);
+    Ok(request_of(exchange, head, operation, proof, body))
+}
+
+/// Makes the request that stores see.
+fn request_of(
+    exchange: &Exchange,
+    head: Parts,
+    operation: Operation,
+    proof: Proof,
+    body: Body,
+) -> Request {
+    let query = headers::query(&head);
+    let payload_proof = proof.payload_proof();
     let caller = exchange.caller(proof.identity, body.length());
-    let (method, headers) = (head.method, head.headers);
-    Ok(Request {
+    let Parts {
+        method,
+        mut headers,
+        ..
+    } = head;
+    headers::strip(&mut headers);
+    Request {
         operation,
         method,
         headers,
         query,
         body,
-        payload_sha256,
+        payload_proof,
         caller,
-    })
+    }
 }
 
 /// Routes a request and waits for its answer until its deadline.
-async fn call_store(connection: &Connection, request: Request) -> Result<Response, Error> {
+fn call(
+    connection: &Connection,
+    request: Request,
+) -> impl Future<Output = Result<Response, Error>> + Send + '_ {
     let shared = &connection.worker.shared;
-    let Some(store) = shared.routes.store_for(request.operation.bucket()) else {
-        return Err(Error::refused(match request.operation.name() {
+    let deadline = request.caller.deadline;
+    let name = request.operation.name();
+    // Called at once, so that the request is in the store's future and not in this one as well.
+    let answer = shared
+        .routes
+        .store_for(request.operation.bucket())
+        .map(|store| store.call(request))
+        .ok_or(match name {
             OperationName::CreateBucket => Code::AccessDenied,
             _ => Code::NoSuchBucket,
-        }));
-    };
-    let deadline = request.caller.deadline;
-    limits::until(deadline, &shared.clock, store.call(request)).await
+        });
+    async move { limits::until(deadline, &shared.clock, answer.map_err(Error::refused)?).await }
 }

@@ -6,10 +6,10 @@
 //! 2. `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`;
 //! 3. the profile `AWS_PROFILE` or `default` of the credentials file, then of the config file;
 //! 4. web identity, container, instance metadata, and profiles that assume a role or run a
-//!    process: [`chain`], a library, with feature `aws-providers`.
+//!    process: `chain`, a library, with feature `aws-providers`.
 //!
 //! Keys of 1 to 3 are read once, at start. Those of 4 expire: they are renewed while the old ones
-//! still hold, by the first request within [`REFRESH_AHEAD_SECONDS`] of the end, and no request
+//! still hold, by the first request within `REFRESH_AHEAD_SECONDS` of the end, and no request
 //! waits for that unless there are none at all.
 //!
 //! The key derived for a day is kept beside the credentials, so a request costs one load of a

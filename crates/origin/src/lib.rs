@@ -6,19 +6,19 @@
 //! ```
 //!
 //! What passes and what does not:
-//! - Method, path, query and all headers pass, but those of one connection ([`headers`]) and those
+//! - Method, path, query and all headers pass, but those of one connection (`headers`) and those
 //!   of the client's signature. Answers pass whole, errors too, byte for byte.
 //! - A payload hash or trailer that the client sent is what the origin gets, so that it verifies
-//!   the client's own; where there is none, [`PayloadSigning`] decides ([`payload`]).
+//!   the client's own; where there is none, [`PayloadSigning`] decides (`payload`).
 //! - Both directions stream. What is read is sent before more is read, and the origin has the
-//!   whole of a payload only when the client's is whole and verified ([`upload`]).
+//!   whole of a payload only when the client's is whole and verified (`upload`).
 //! - `Expect: 100-continue` ends here. An early refusal of the origin reaches the client while the
 //!   payload is still on its way.
 //! - A payload of unknown length is refused with `MissingContentLength`, as S3 does.
 //! - An answer of more than 100 headers is refused by hyper, and becomes `Unavailable`.
 //!
-//! One client request is one origin request; [`retry`] says when it is tried again. A connection
-//! serves one request at a time over HTTP/1.1 and up to `streams_max` over HTTP/2 ([`pool`]).
+//! One client request is one origin request; `retry` says when it is tried again. A connection
+//! serves one request at a time over HTTP/1.1 and up to `streams_max` over HTTP/2 (`pool`).
 //!
 //! Called by layers and by the gateway, as any store. Not here: several endpoints, choosing among
 //! them, hedging; caching.

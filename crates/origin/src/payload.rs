@@ -5,8 +5,9 @@
 //! | nothing | the SHA-256 of nothing |
 //! | a hash that it signed | that same hash, so that the origin verifies the client's own |
 //! | a checksum in a trailer | `aws-chunked` with that same trailer |
-//! | neither, with an object or a part | as [`PayloadSigning`] says |
-//! | neither, with a document | `UNSIGNED-PAYLOAD`: S3 takes chunks of data only |
+//! | chunks that it signed | chunks that we sign, unless the setting is [`PayloadSigning::Unsigned`] |
+//! | none of these, with an object or a part | as [`PayloadSigning`] says |
+//! | none of these, with a document | `UNSIGNED-PAYLOAD`: S3 takes chunks of data only |
 //!
 //! Trailers go unsigned unless chunks are signed: the checksum is the client's, so a byte changed
 //! on the way is found out either way, and over TLS no one is there to change both.
@@ -26,7 +27,7 @@ use forebay_s3::{
     checksum::Algorithm, chunked::encoded_bytes, code::Code, operation::OperationName,
     sigv4::PayloadMode,
 };
-use forebay_store::Error;
+use forebay_store::{Error, PayloadProof};
 use http::{HeaderMap, HeaderName, Method, header};
 
 use crate::settings::PayloadSigning;
@@ -58,7 +59,7 @@ pub(crate) struct Facts<'a> {
     pub headers: &'a HeaderMap,
     /// Length that the body itself knows.
     pub body_bytes: Option<u64>,
-    pub sha256: Option<[u8; 32]>,
+    pub proof: PayloadProof,
 }
 
 /// How a payload is sent.
@@ -87,22 +88,23 @@ pub(crate) fn plan(facts: &Facts<'_>, signing: PayloadSigning, way: Way) -> Resu
     let Some(payload_bytes) = known_bytes else {
         return Err(Error::refused(Code::MissingContentLength));
     };
-    let signs_chunks = match (signing, way) {
-        (PayloadSigning::Chunks, _) | (PayloadSigning::Auto, Way::Open) => {
-            matches!(
-                facts.operation,
-                OperationName::PutObject | OperationName::UploadPart
-            )
-        }
-        (PayloadSigning::Unsigned, _) | (PayloadSigning::Auto, Way::Safe) => false,
-    };
-    let mode = match (facts.sha256, trailers.is_empty(), signs_chunks) {
-        (Some(sha256), true, _) => PayloadMode::Sha256(sha256),
+    let takes_chunks = matches!(
+        facts.operation,
+        OperationName::PutObject | OperationName::UploadPart
+    );
+    let signs_chunks = takes_chunks
+        && match (signing, way) {
+            (PayloadSigning::Chunks, _) | (PayloadSigning::Auto, Way::Open) => true,
+            (PayloadSigning::Auto, Way::Safe) => facts.proof == PayloadProof::Chunks,
+            (PayloadSigning::Unsigned, _) => false,
+        };
+    let mode = match (facts.proof, trailers.is_empty(), signs_chunks) {
+        (PayloadProof::Sha256(sha256), true, _) => PayloadMode::Sha256(sha256),
         (_, false, true) => PayloadMode::StreamingSignedTrailer,
         (_, false, false) => PayloadMode::StreamingUnsignedTrailer,
-        (None, true, _) if payload_bytes == 0 => PayloadMode::empty(),
-        (None, true, true) => PayloadMode::StreamingSigned,
-        (None, true, false) => PayloadMode::Unsigned,
+        (_, true, _) if payload_bytes == 0 => PayloadMode::empty(),
+        (_, true, true) => PayloadMode::StreamingSigned,
+        (_, true, false) => PayloadMode::Unsigned,
     };
     let chunk_bytes = match mode {
         PayloadMode::StreamingSigned | PayloadMode::StreamingSignedTrailer => SIGNED_CHUNK_BYTES,
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     fn planned(
-        (method, bytes, sha256): (Method, Option<u64>, Option<[u8; 32]>),
+        (method, bytes, proof): (Method, Option<u64>, PayloadProof),
         trailer: Option<&'static str>,
         (signing, way): (PayloadSigning, Way),
     ) -> Result<Plan, Error> {
@@ -190,7 +192,7 @@ mod tests {
             method: &method,
             headers: &headers,
             body_bytes: bytes,
-            sha256,
+            proof,
         };
         plan(&facts, signing, way)
     }
@@ -199,27 +201,41 @@ mod tests {
     fn what_the_client_vouched_for_is_kept_and_the_rest_is_as_the_setting_says() {
         use PayloadMode as M;
         use PayloadSigning::{Auto, Chunks, Unsigned};
-        let hash = [7; 32];
+        let (hash, no) = ([7; 32], PayloadProof::None);
+        let hashed = PayloadProof::Sha256(hash);
         let crc = Some("x-amz-checksum-crc32");
         let rows = [
-            (Some(hash), None, (Auto, Way::Safe), M::Sha256(hash)),
-            (Some(hash), None, (Chunks, Way::Open), M::Sha256(hash)),
-            (None, crc, (Auto, Way::Safe), M::StreamingUnsignedTrailer),
+            (hashed, None, (Auto, Way::Safe), M::Sha256(hash)),
+            (hashed, None, (Chunks, Way::Open), M::Sha256(hash)),
+            (no, crc, (Auto, Way::Safe), M::StreamingUnsignedTrailer),
+            (no, crc, (Unsigned, Way::Open), M::StreamingUnsignedTrailer),
+            (no, crc, (Auto, Way::Open), M::StreamingSignedTrailer),
+            (no, crc, (Chunks, Way::Safe), M::StreamingSignedTrailer),
+            (no, None, (Auto, Way::Safe), M::Unsigned),
+            (no, None, (Auto, Way::Open), M::StreamingSigned),
+            (no, None, (Unsigned, Way::Open), M::Unsigned),
+            (no, None, (Chunks, Way::Safe), M::StreamingSigned),
             (
+                PayloadProof::Chunks,
                 None,
-                crc,
-                (Unsigned, Way::Open),
-                M::StreamingUnsignedTrailer,
+                (Auto, Way::Safe),
+                M::StreamingSigned,
             ),
-            (None, crc, (Auto, Way::Open), M::StreamingSignedTrailer),
-            (None, crc, (Chunks, Way::Safe), M::StreamingSignedTrailer),
-            (None, None, (Auto, Way::Safe), M::Unsigned),
-            (None, None, (Auto, Way::Open), M::StreamingSigned),
-            (None, None, (Unsigned, Way::Open), M::Unsigned),
-            (None, None, (Chunks, Way::Safe), M::StreamingSigned),
+            (
+                PayloadProof::Chunks,
+                crc,
+                (Auto, Way::Safe),
+                M::StreamingSignedTrailer,
+            ),
+            (
+                PayloadProof::Chunks,
+                None,
+                (Unsigned, Way::Safe),
+                M::Unsigned,
+            ),
         ];
-        for (sha256, trailer, setting, mode) in rows {
-            let plan = planned((Method::PUT, Some(10), sha256), trailer, setting).unwrap();
+        for (proof, trailer, setting, mode) in rows {
+            let plan = planned((Method::PUT, Some(10), proof), trailer, setting).unwrap();
             assert_eq!(plan.mode, mode, "{trailer:?} {setting:?}");
             assert_eq!(plan.mode.is_chunked(), plan.sent_bytes != Some(10));
         }
@@ -235,7 +251,7 @@ mod tests {
             (Method::PUT, Some(0)),
             (Method::POST, Some(0)),
         ] {
-            let plan = planned((method, Some(0), None), None, open).unwrap();
+            let plan = planned((method, Some(0), PayloadProof::None), None, open).unwrap();
             assert_eq!((plan.mode, plan.sent_bytes), (PayloadMode::empty(), sent));
         }
     }
@@ -244,7 +260,7 @@ mod tests {
     fn an_empty_payload_keeps_its_trailer() {
         let safe = (PayloadSigning::Auto, Way::Safe);
         let crc = Some("x-amz-checksum-crc64nvme, x-amz-checksum-sha1");
-        let plan = planned((Method::PUT, Some(0), None), crc, safe).unwrap();
+        let plan = planned((Method::PUT, Some(0), PayloadProof::None), crc, safe).unwrap();
         assert_eq!(plan.trailers, [Algorithm::Crc64Nvme, Algorithm::Sha1]);
         let text = "0\r\nx-amz-checksum-crc64nvme:xxxxxxxxxxxx\r\n\
                     x-amz-checksum-sha1:xxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n\r\n";
@@ -261,9 +277,13 @@ mod tests {
             Err(Error::Refused(refusal)) => refusal.code,
             other => panic!("{other:?}"),
         };
-        let unknown = planned((Method::PUT, None, None), None, safe);
+        let unknown = planned((Method::PUT, None, PayloadProof::None), None, safe);
         assert_eq!(code(unknown), Code::MissingContentLength);
-        let foreign = planned((Method::PUT, Some(1), None), Some("x-foreign"), safe);
+        let foreign = planned(
+            (Method::PUT, Some(1), PayloadProof::None),
+            Some("x-foreign"),
+            safe,
+        );
         assert_eq!(code(foreign), Code::InvalidRequest);
     }
 
@@ -275,7 +295,7 @@ mod tests {
             method: &Method::POST,
             headers: &headers,
             body_bytes: Some(10),
-            sha256: None,
+            proof: PayloadProof::None,
         };
         let plan = plan(&facts, PayloadSigning::Chunks, Way::Open).unwrap();
         assert_eq!(plan.mode, PayloadMode::Unsigned);
@@ -290,7 +310,7 @@ mod tests {
             method: &Method::PUT,
             headers: &headers,
             body_bytes: None,
-            sha256: None,
+            proof: PayloadProof::None,
         };
         let plan = plan(&facts, PayloadSigning::Unsigned, Way::Safe).unwrap();
         assert_eq!((plan.payload_bytes, plan.sent_bytes), (12, Some(12)));

@@ -78,7 +78,7 @@ pub enum CredentialsSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PayloadSigning {
     /// [`PayloadSigning::Unsigned`] over TLS and to this machine, where nothing on the way can
-    /// change a byte; [`PayloadSigning::Chunks`] elsewhere.
+    /// change a byte, unless the client signed its chunks; [`PayloadSigning::Chunks`] else.
     #[default]
     Auto,
     /// `UNSIGNED-PAYLOAD`; trailers that the client sent go unsigned as well.
@@ -140,7 +140,7 @@ pub struct PoolSettings {
     pub buffer_bytes_max: usize,
 }
 
-/// How often a request is tried, see [`crate::retry`].
+/// How often a request is tried, by the rules of `retry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retries {
     /// Attempts of one request, the first included.

@@ -124,7 +124,7 @@ impl OriginStore {
             mut headers,
             query,
             mut body,
-            payload_sha256,
+            payload_proof,
             ..
         } = request;
         let facts = payload::Facts {
@@ -132,7 +132,7 @@ impl OriginStore {
             method: &method,
             headers: &headers,
             body_bytes: body.length(),
-            sha256: payload_sha256,
+            proof: payload_proof,
         };
         let plan = payload::plan(&facts, self.payload_signing, self.endpoint.way)?;
         if !plan.has_payload() {

@@ -3,7 +3,12 @@
 //!
 //! `cargo run --release -p forebay-pages --example price`
 
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a program that measures and prints"
+)]
 
 use std::{
     io::{Read, Write},
@@ -17,8 +22,20 @@ use forebay_pages::{Arena, locate};
 fn main() -> std::io::Result<()> {
     let (file, heap) = (Arena::new(256 << 20)?, Arena::on_heap(256 << 20));
     println!("pages lie in: {:?}; microseconds each", file.kind());
-    println!("{:>9} {:>8} {:>8} {:>8} {:>8}", "bytes", "file", "heap", "write", "sendfile");
-    for length in [16 << 10, 32 << 10, 40 << 10, 64 << 10, 100 << 10, 256 << 10, 1 << 20, 4 << 20] {
+    println!(
+        "{:>9} {:>8} {:>8} {:>8} {:>8}",
+        "bytes", "file", "heap", "write", "sendfile"
+    );
+    for length in [
+        16 << 10,
+        32 << 10,
+        40 << 10,
+        64 << 10,
+        100 << 10,
+        256 << 10,
+        1 << 20,
+        4 << 20,
+    ] {
         let rounds = (256 << 20) / length;
         let source = Bytes::from(vec![7; length]);
         let time = |work: &mut dyn FnMut()| {
@@ -26,7 +43,10 @@ fn main() -> std::io::Result<()> {
             (0..rounds).for_each(|_| work());
             started.elapsed().as_secs_f64() * 1e6 / rounds as f64
         };
-        let pieces: Vec<_> = source.chunks(16 << 10).map(|c| source.slice_ref(c)).collect();
+        let pieces: Vec<_> = source
+            .chunks(16 << 10)
+            .map(|c| source.slice_ref(c))
+            .collect();
         let in_file = time(&mut || drop(file.store(&pieces)));
         let on_heap = time(&mut || drop(heap.store(&pieces)));
         let page = file.store(&pieces).expect("the arena is empty");

@@ -147,18 +147,22 @@ impl Arena {
     /// What the system says when it refuses the file or its mapping.
     pub fn new(capacity_bytes: u64) -> io::Result<Self> {
         let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-        match folios_stay_small(&setting) {
-            true => Self::in_file(capacity_bytes, Reuse::Punched),
-            false => {
-                tracing::info!("pages lie on the heap: huge folios of shared memory are on");
-                Ok(Self::on_heap(capacity_bytes))
-            }
+        if folios_stay_small(&setting) {
+            return Self::in_file(capacity_bytes, Reuse::Punched);
         }
+        tracing::info!("pages lie on the heap: huge folios of shared memory are on");
+        Ok(Self::on_heap(capacity_bytes))
     }
 
     /// An arena on the heap: works everywhere, and its pages are sent by copying.
     pub fn on_heap(capacity_bytes: u64) -> Self {
-        Self { inner: Arc::new(Inner { file: None, used_bytes: AtomicU64::new(0), capacity_bytes }) }
+        Self {
+            inner: Arc::new(Inner {
+                file: None,
+                used_bytes: AtomicU64::new(0),
+                capacity_bytes,
+            }),
+        }
     }
 
     fn in_file(capacity_bytes: u64, reuse: Reuse) -> io::Result<Self> {
@@ -176,7 +180,13 @@ impl Arena {
             reuse,
         };
         let used_bytes = AtomicU64::new(0);
-        Ok(Self { inner: Arc::new(Inner { file: Some(file), used_bytes, capacity_bytes }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                file: Some(file),
+                used_bytes,
+                capacity_bytes,
+            }),
+        })
     }
 
     /// Copies `pieces` into one page, or says `None` when there is no room for them.
@@ -190,13 +200,24 @@ impl Arena {
         }
         let charge = Charge::take(&self.inner, length as u64)?;
         let Some(file) = &self.inner.file else {
-            return Some(Bytes::from_owner(HeapPage { bytes: joined(pieces, length), _charge: charge }));
+            return Some(Bytes::from_owner(HeapPage {
+                bytes: joined(pieces, length),
+                _charge: charge,
+            }));
         };
         let Some((class, slot)) = file.take_slot(length as u64) else {
-            return Some(Bytes::from_owner(HeapPage { bytes: joined(pieces, length), _charge: charge }));
+            return Some(Bytes::from_owner(HeapPage {
+                bytes: joined(pieces, length),
+                _charge: charge,
+            }));
         };
         // From here on the slot is given back by dropping the page.
-        let page = FilePage { charge, class, slot, length };
+        let page = FilePage {
+            charge,
+            class,
+            slot,
+            length,
+        };
         file.mapping.write(file.offset(class, slot), pieces).ok()?;
         Some(Bytes::from_owner(page))
     }
@@ -208,19 +229,29 @@ impl Arena {
 
     /// Memory that a page of `length` bytes takes.
     pub fn footprint_bytes(length: u64) -> u64 {
-        if length < STORED_BYTES_MIN { length } else { length.next_multiple_of(SYSTEM_PAGE_BYTES) }
+        if length < STORED_BYTES_MIN {
+            length
+        } else {
+            length.next_multiple_of(SYSTEM_PAGE_BYTES)
+        }
     }
 
     /// Where the pages lie.
     pub fn kind(&self) -> ArenaKind {
-        if self.inner.file.is_some() { ArenaKind::File } else { ArenaKind::Heap }
+        if self.inner.file.is_some() {
+            ArenaKind::File
+        } else {
+            ArenaKind::Heap
+        }
     }
 }
 
 /// Whether no folio of a memfd can be larger than a slot, see the module.
 fn folios_stay_small(setting: &io::Result<String>) -> bool {
     match setting {
-        Ok(text) => ["[never]", "[advise]", "[deny]"].iter().any(|off| text.contains(off)),
+        Ok(text) => ["[never]", "[advise]", "[deny]"]
+            .iter()
+            .any(|off| text.contains(off)),
         // A kernel without huge pages has no such file.
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
@@ -266,22 +297,32 @@ impl Charge {
         inner
             .used_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|total| *total <= inner.capacity_bytes)
+                used.checked_add(bytes)
+                    .filter(|total| *total <= inner.capacity_bytes)
             })
             .ok()?;
-        Some(Self { inner: Arc::clone(inner), bytes })
+        Some(Self {
+            inner: Arc::clone(inner),
+            bytes,
+        })
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.inner.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.inner
+            .used_bytes
+            .fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl FilePage {
     fn file(&self) -> &File {
-        self.charge.inner.file.as_ref().expect("a file page is only made by an arena with a file")
+        self.charge
+            .inner
+            .file
+            .as_ref()
+            .expect("a file page is only made by an arena with a file")
     }
 }
 
@@ -303,7 +344,9 @@ impl Drop for FilePage {
     fn drop(&mut self) {
         let file = self.file();
         let punched = match file.reuse {
-            Reuse::Punched => file.mapping.punch(file.offset(self.class, self.slot), slot_bytes(self.class)),
+            Reuse::Punched => file
+                .mapping
+                .punch(file.offset(self.class, self.slot), slot_bytes(self.class)),
             #[cfg(test)]
             Reuse::AsItIs => Ok(()),
         };

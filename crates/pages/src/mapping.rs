@@ -11,7 +11,9 @@ use std::{
 };
 
 use rustix::{
-    fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create},
+    fs::{
+        FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+    },
     io::{Errno, pwritev},
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
 };
@@ -48,8 +50,16 @@ impl Mapping {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         #[expect(unsafe_code, reason = "mmap")]
-        let address =
-            unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, &fd, 0) }?;
+        let address = unsafe {
+            mmap(
+                ptr::null_mut(),
+                length,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )
+        }?;
         // A core dump without the cached objects is smaller and gives less away. A kernel that
         // refuses the advice dumps them; nothing else hangs on it.
         // SAFETY: the advice changes only what a core dump holds.
@@ -57,7 +67,12 @@ impl Mapping {
         let _ = unsafe { madvise(address, length, Advice::LinuxDontDump) };
         let address = NonNull::new(address.cast::<u8>()).ok_or(Errno::NOMEM)?;
         let entry = registry::register(address.addr().get(), length, fd.as_raw_fd());
-        Ok(Self { address, length, fd, entry })
+        Ok(Self {
+            address,
+            length,
+            fd,
+            entry,
+        })
     }
 
     /// Writes `pieces` one after another from `offset` on.
@@ -106,7 +121,11 @@ impl Mapping {
     /// Nobody writes to or punches these bytes of the file while the slice lives.
     #[expect(unsafe_code, reason = "the caller owns the bytes of the file")]
     pub(crate) unsafe fn slice(&self, offset: usize, length: usize) -> &[u8] {
-        assert!(offset.checked_add(length).is_some_and(|end| end <= self.length));
+        assert!(
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.length)
+        );
         // SAFETY: within the mapping by the assertion; mapped readable until `self` is dropped;
         // unchanged by the caller's promise, and nobody else has the descriptor.
         unsafe { slice::from_raw_parts(self.address.as_ptr().add(offset), length) }

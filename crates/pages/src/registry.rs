@@ -62,7 +62,10 @@ pub fn locate(slice: &[u8]) -> Option<Located<'_>> {
             // its borrows, the mapping, and with it the descriptor, outlives the slice.
             #[expect(unsafe_code, reason = "the slice keeps the descriptor open")]
             let fd = unsafe { BorrowedFd::borrow_raw(region.fd) };
-            return Some(Located { fd, offset: (start - region.start) as u64 });
+            return Some(Located {
+                fd,
+                offset: (start - region.start) as u64,
+            });
         }
     }
     None
@@ -71,11 +74,17 @@ pub fn locate(slice: &[u8]) -> Option<Located<'_>> {
 /// Makes the `length` addresses from `start` known, as those of the file `fd`; returns the entry
 /// to clear, or `None` when the table is full.
 pub(crate) fn register(start: usize, length: usize, fd: RawFd) -> Option<usize> {
-    let region: &'static mut Region = Box::leak(Box::new(Region { start, end: start + length, fd }));
+    let region: &'static mut Region = Box::leak(Box::new(Region {
+        start,
+        end: start + length,
+        fd,
+    }));
     let region = ptr::from_mut(region);
     let free = REGIONS.iter().position(|entry| {
         let empty = ptr::null_mut();
-        entry.compare_exchange(empty, region, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        entry
+            .compare_exchange(empty, region, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     })?;
     REGIONS_USED.fetch_max(free + 1, Ordering::AcqRel);
     Some(free)

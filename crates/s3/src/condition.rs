@@ -3,12 +3,10 @@
 //! Source: RFC 9110 §13.2.2 (order of evaluation); S3 follows it, with `If-Match` and
 //! `If-None-Match: *` on writes as well (Amazon S3 User Guide, "Conditional writes").
 
-use std::borrow::Cow;
-
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{
-    etag::{ETag, ETagList},
+    etag::{ETAGS_IN_LIST_MAX, ETag, ETagList},
     time,
 };
 
@@ -134,16 +132,18 @@ impl Conditions {
     }
 }
 
-/// Reads a list of tags, which may come in several lines (RFC 9110 §5.3).
+/// Reads a list of tags, which may come in several lines (RFC 9110 §5.3), each a list itself.
 fn read_list(headers: &HeaderMap, name: HeaderName) -> Option<ETagList> {
-    let mut lines = headers.get_all(name).iter();
+    let read = |line: &HeaderValue| ETagList::parse(line.to_str().ok()?).ok();
+    let mut lines = headers.get_all(name).iter().map(read);
     let first = lines.next()?;
-    let joined = first.to_str().and_then(|first| {
-        lines.try_fold(Cow::Borrowed(first), |joined, line| {
-            Ok(joined + "," + line.to_str()?)
-        })
+    let list = lines.fold(first, |list, line| match (list?, line?) {
+        (ETagList::Tags(mut tags), ETagList::Tags(more)) => {
+            tags.extend(more);
+            (tags.len() <= ETAGS_IN_LIST_MAX).then_some(ETagList::Tags(tags))
+        }
+        (ETagList::Any, _) | (_, ETagList::Any) => None,
     });
-    let list = joined.ok().and_then(|joined| ETagList::parse(&joined).ok());
     Some(list.unwrap_or(ETagList::Tags(Vec::new())))
 }
 
@@ -241,6 +241,11 @@ mod tests {
             assert_eq!(split, conditions(&[(name, "\"b\", \"c\", \"a\"")]));
             let etag = ETag::strong("a").unwrap();
             assert_eq!(split.evaluate_read(&etag, MODIFIED), matches, "{name}");
+            // Halves of a tag are none, and nothing stands beside `*`.
+            for broken in [["\"a", "b\""], ["*", "\"a\""], ["\"a\"", "*"], ["\"", "a"]] {
+                let broken = conditions(&broken.map(|line| (name, line)));
+                assert_eq!(broken, conditions(&[(name, "\"")]));
+            }
         }
     }
 

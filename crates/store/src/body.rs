@@ -206,7 +206,7 @@ impl fmt::Debug for Body {
         f.debug_struct("Body")
             .field("kind", &kind)
             .field("length", &self.length())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

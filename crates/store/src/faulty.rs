@@ -131,18 +131,14 @@ impl FaultyBody {
         if left == data.len() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        match self.fault {
-            Fault::FlipAt(_) => {
-                let mut flipped = BytesMut::from(&data[..]);
-                flipped[left] ^= 1;
-                self.at = u64::MAX;
-                Poll::Ready(Some(Ok(Frame::data(flipped.freeze()))))
-            }
-            _ => {
-                self.at = self.at.min(self.seen);
-                Poll::Ready(Some(Ok(Frame::data(data.slice(..left)))))
-            }
+        if let Fault::FlipAt(_) = self.fault {
+            let mut flipped = BytesMut::from(&data[..]);
+            flipped[left] ^= 1;
+            self.at = u64::MAX;
+            return Poll::Ready(Some(Ok(Frame::data(flipped.freeze()))));
         }
+        self.at = self.at.min(self.seen);
+        Poll::Ready(Some(Ok(Frame::data(data.slice(..left)))))
     }
 }
 

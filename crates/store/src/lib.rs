@@ -23,7 +23,7 @@ pub mod contract;
 #[cfg(feature = "testing")]
 pub mod faulty;
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -32,7 +32,7 @@ pub use budget::{Budget, Reservation};
 pub use cache_status::{CacheStatus, Forward};
 pub use clock::Clock;
 pub use error::{Error, Refusal, Side};
-pub use request::{Caller, Identity, Query, Request, RequestId};
+pub use request::{Caller, Identity, PayloadProof, Query, Request, RequestId};
 pub use response::Response;
 
 /// Anything that answers S3 requests.
@@ -53,9 +53,16 @@ pub trait Store: Send + Sync + 'static {
     async fn call(&self, request: Request) -> Result<Response, Error>;
 }
 
-#[async_trait]
 impl<S: Store + ?Sized> Store for Arc<S> {
-    async fn call(&self, request: Request) -> Result<Response, Error> {
-        (**self).call(request).await
+    /// Written as `async_trait` writes it, so that no second future is boxed around the first.
+    fn call<'life0, 'async_trait>(
+        &'life0 self,
+        request: Request,
+    ) -> Pin<Box<dyn Future<Output = Result<Response, Error>> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        (**self).call(request)
     }
 }

@@ -28,10 +28,22 @@ pub struct Request {
     pub query: Query,
     /// Payload.
     pub body: Body,
-    /// SHA-256 of the payload where the client signed one.
-    pub payload_sha256: Option<[u8; 32]>,
+    /// What the client signed of the payload.
+    pub payload_proof: PayloadProof,
     /// Who asks.
     pub caller: Caller,
+}
+
+/// What a client signed of a payload. The body verifies it; it is known here so that a store that
+/// sends the payload on can vouch for it as strongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadProof {
+    /// Nothing.
+    None,
+    /// The SHA-256 of the whole.
+    Sha256([u8; 32]),
+    /// Each chunk.
+    Chunks,
 }
 
 /// Who asks, from where, and until when the answer is of use.
@@ -64,7 +76,8 @@ impl RequestId {
     /// The printed id, without an allocation.
     pub fn to_text(self) -> [u8; 16] {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-        std::array::from_fn(|i| DIGITS[(self.0 >> (60 - 4 * i)) as usize & 15])
+        let bytes = self.0.to_be_bytes();
+        std::array::from_fn(|i| DIGITS[usize::from(bytes[i / 2] >> (4 - 4 * (i % 2)) & 15)])
     }
 }
 

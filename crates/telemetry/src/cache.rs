@@ -58,31 +58,67 @@ impl CacheMetrics {
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("forebay_cache");
         for (name, help, gauge) in [
-            ("used", "Bytes that records, pages and their index take", &self.used),
+            (
+                "used",
+                "Bytes that records, pages and their index take",
+                &self.used,
+            ),
             ("capacity", "Bytes that they may take", &self.capacity),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
         }
         registry.register("entries", "Version records and pages", self.entries.clone());
         for (name, help, counter) in [
-            ("hit", "Bytes of bodies answered from pages alone", &self.hit_bytes),
-            ("fill", "Bytes of bodies that fills read from the origin", &self.fill_bytes),
+            (
+                "hit",
+                "Bytes of bodies answered from pages alone",
+                &self.hit_bytes,
+            ),
+            (
+                "fill",
+                "Bytes of bodies that fills read from the origin",
+                &self.fill_bytes,
+            ),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, counter.clone());
         }
         for (name, help, counter) in [
-            ("fills", "Origin requests whose answer may be kept", &self.fills),
-            ("fills_failed", "Fills that broke off or found another version", &self.fills_failed),
+            (
+                "fills",
+                "Origin requests whose answer may be kept",
+                &self.fills,
+            ),
+            (
+                "fills_failed",
+                "Fills that broke off or found another version",
+                &self.fills_failed,
+            ),
             (
                 "fills_unbudgeted",
                 "Fills not kept, as memory in flight was used up",
                 &self.fills_unbudgeted,
             ),
-            ("collapsed", "Requests that joined a fill under way", &self.collapsed),
-            ("validated", "Stale records that the origin called unchanged", &self.validated),
+            (
+                "collapsed",
+                "Requests that joined a fill under way",
+                &self.collapsed,
+            ),
+            (
+                "validated",
+                "Stale records that the origin called unchanged",
+                &self.validated,
+            ),
             ("stored", "Pages stored", &self.stored),
-            ("not_stored", "Pages for which there was no room", &self.not_stored),
-            ("evictions", "Records and pages that made room", &self.evictions),
+            (
+                "not_stored",
+                "Pages for which there was no room",
+                &self.not_stored,
+            ),
+            (
+                "evictions",
+                "Records and pages that made room",
+                &self.evictions,
+            ),
             ("invalidations", "Writes that passed", &self.invalidations),
         ] {
             registry.register(name, help, counter.clone());

@@ -94,11 +94,17 @@ impl GatewayMetrics {
         outcomes: impl IntoIterator<Item = &'static str>,
         thread_count: usize,
     ) -> Self {
-        let (operations, outcomes): (Box<[_]>, Box<[_]>) =
-            (operations.into_iter().collect(), outcomes.into_iter().collect());
+        let (operations, outcomes): (Box<[_]>, Box<[_]>) = (
+            operations.into_iter().collect(),
+            outcomes.into_iter().collect(),
+        );
         let shard = || Arc::new(Shard::new(operations.len(), outcomes.len()));
         let shards = (0..thread_count.max(1)).map(|_| shard()).collect();
-        Self { operations, outcomes, shards }
+        Self {
+            operations,
+            outcomes,
+            shards,
+        }
     }
 
     /// The shard of a thread; numbers beyond the last share it.
@@ -113,16 +119,25 @@ impl GatewayMetrics {
 
     /// Requests that have begun and not ended.
     pub fn requests_in_flight(&self) -> u64 {
-        self.difference(|shard| &shard.requests_begun, |shard| &shard.requests_finished)
+        self.difference(
+            |shard| &shard.requests_begun,
+            |shard| &shard.requests_finished,
+        )
     }
 
     /// Connections open now.
     pub fn connections(&self) -> u64 {
-        self.difference(|shard| &shard.connections_accepted, |shard| &shard.connections_closed)
+        self.difference(
+            |shard| &shard.connections_accepted,
+            |shard| &shard.connections_closed,
+        )
     }
 
     fn sum(&self, count: impl Fn(&Shard) -> &AtomicU64) -> u64 {
-        self.shards.iter().map(|shard| count(shard).load(Relaxed)).sum()
+        self.shards
+            .iter()
+            .map(|shard| count(shard).load(Relaxed))
+            .sum()
     }
 
     fn difference(
@@ -139,7 +154,9 @@ impl GatewayMetrics {
 impl Shard {
     fn new(operation_count: usize, outcome_count: usize) -> Self {
         Self {
-            operations: (0..operation_count).map(|_| OperationCounts::default()).collect(),
+            operations: (0..operation_count)
+                .map(|_| OperationCounts::default())
+                .collect(),
             outcomes: (0..outcome_count).map(|_| AtomicU64::new(0)).collect(),
             request_body_bytes: AtomicU64::new(0),
             response_body_bytes: AtomicU64::new(0),
@@ -155,7 +172,9 @@ impl Shard {
     /// Counts the end of a request of the operation at this place of the list.
     pub fn request_ended(&self, operation_index: usize, outcome: Outcome, elapsed: Duration) {
         self.requests_finished.fetch_add(1, Relaxed);
-        let Some(counts) = self.operations.get(operation_index) else { return };
+        let Some(counts) = self.operations.get(operation_index) else {
+            return;
+        };
         let class = match outcome {
             Outcome::Finished(status) => usize::from(status / 100).clamp(1, 5) - 1,
             Outcome::Cut => CUT_CLASS,
@@ -204,11 +223,21 @@ impl Collector for GatewayMetrics {
         }
         self.encode_totals(&mut encoder)?;
         for (name, help, value) in [
-            ("forebay_requests_in_flight", "Requests under way", self.requests_in_flight()),
-            ("forebay_connections", "Open client connections", self.connections()),
+            (
+                "forebay_requests_in_flight",
+                "Requests under way",
+                self.requests_in_flight(),
+            ),
+            (
+                "forebay_connections",
+                "Open client connections",
+                self.connections(),
+            ),
         ] {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
-            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Gauge)?
+                .encode_gauge(&value)?;
         }
         Ok(())
     }
@@ -240,8 +269,9 @@ impl GatewayMetrics {
         )?;
         for (index, operation) in self.operations.iter().enumerate() {
             let counts = |bucket: usize| self.sum(|s| &s.operations[index].buckets[bucket]);
-            let buckets: Vec<_> =
-                (0..=BUCKET_COUNT).map(|bucket| (bound_seconds(bucket), counts(bucket))).collect();
+            let buckets: Vec<_> = (0..=BUCKET_COUNT)
+                .map(|bucket| (bound_seconds(bucket), counts(bucket)))
+                .collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             if count > 0 {
                 let elapsed_ns = self.sum(|shard| &shard.operations[index].elapsed_ns);
@@ -269,9 +299,12 @@ impl GatewayMetrics {
                 Some(&Unit::Bytes),
                 |shard| &shard.response_body_bytes,
             ),
-            ("forebay_connections_accepted", "Client connections accepted", None, |shard| {
-                &shard.connections_accepted
-            }),
+            (
+                "forebay_connections_accepted",
+                "Client connections accepted",
+                None,
+                |shard| &shard.connections_accepted,
+            ),
             (
                 "forebay_connections_cut",
                 "Connections cut because the client was too slow or silent",
@@ -303,9 +336,15 @@ mod tests {
 
     #[test]
     fn a_time_falls_into_the_first_bucket_that_holds_it() {
-        for (elapsed_us, bound_us) in
-            [(0, 64), (1, 64), (64, 64), (65, 128), (128, 128), (1000, 1024), (60_000_000, 1 << 26)]
-        {
+        for (elapsed_us, bound_us) in [
+            (0, 64),
+            (1, 64),
+            (64, 64),
+            (65, 128),
+            (128, 128),
+            (1000, 1024),
+            (60_000_000, 1 << 26),
+        ] {
             let bucket = bucket_of(Duration::from_micros(elapsed_us));
             let bound = Duration::from_secs_f64(bound_seconds(bucket));
             assert_eq!(bound, Duration::from_micros(bound_us), "{elapsed_us} µs");

@@ -118,9 +118,21 @@ impl OriginMetrics {
             first_byte: Family::new_with_constructor(first_byte_histogram),
             retries: Family::default(),
         };
-        let outcome = |outcome| families.requests.get_or_create_owned(&OutcomeLabel { outcome });
-        let first_byte = |effect| families.first_byte.get_or_create_owned(&EffectLabel { effect });
-        let reason = |reason| families.retries.get_or_create_owned(&ReasonLabel { reason });
+        let outcome = |outcome| {
+            families
+                .requests
+                .get_or_create_owned(&OutcomeLabel { outcome })
+        };
+        let first_byte = |effect| {
+            families
+                .first_byte
+                .get_or_create_owned(&EffectLabel { effect })
+        };
+        let reason = |reason| {
+            families
+                .retries
+                .get_or_create_owned(&ReasonLabel { reason })
+        };
         Self {
             requests: Outcomes {
                 success: outcome("success"),
@@ -154,17 +166,33 @@ impl OriginMetrics {
     /// Names the counters in `registry`, which prefixes them with `forebay_`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("origin");
-        let Families { requests, first_byte, retries } = self.families.clone();
+        let Families {
+            requests,
+            first_byte,
+            retries,
+        } = self.families.clone();
         registry.register("requests", "Requests by how they ended", requests);
-        registry.register("first_byte_seconds", "Time to the answer's headers", first_byte);
+        registry.register(
+            "first_byte_seconds",
+            "Time to the answer's headers",
+            first_byte,
+        );
         registry.register("retries", "Attempts after the first", retries);
-        registry.register("sent_bytes", "Payload sent to the origin", self.sent_bytes.clone());
+        registry.register(
+            "sent_bytes",
+            "Payload sent to the origin",
+            self.sent_bytes.clone(),
+        );
         registry.register(
             "received_bytes",
             "Payload received from the origin",
             self.received_bytes.clone(),
         );
-        registry.register("bodies_cut", "Answers that broke off", self.bodies_cut.clone());
+        registry.register(
+            "bodies_cut",
+            "Answers that broke off",
+            self.bodies_cut.clone(),
+        );
         registry.register("in_flight", "Requests not finished", self.in_flight.clone());
         registry.register("connections", "Connections open", self.connections.clone());
         registry.register(
@@ -172,8 +200,16 @@ impl OriginMetrics {
             "Connections opened",
             self.connections_opened.clone(),
         );
-        registry.register("connect_errors", "Connections refused", self.connect_errors.clone());
-        registry.register("pool_waits", "Waits for a connection", self.pool_waits.clone());
+        registry.register(
+            "connect_errors",
+            "Connections refused",
+            self.connect_errors.clone(),
+        );
+        registry.register(
+            "pool_waits",
+            "Waits for a connection",
+            self.pool_waits.clone(),
+        );
         registry.register(
             "credential_errors",
             "Refreshes of credentials that failed",
@@ -213,7 +249,10 @@ mod tests {
             "forebay_origin_first_byte_seconds_count{effect=\"write\"} 1",
             "forebay_origin_sent_bytes_total 0",
         ] {
-            assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+            assert!(
+                text.lines().any(|l| l == line),
+                "{line} is missing in\n{text}"
+            );
         }
     }
 }

@@ -95,8 +95,9 @@ impl Model {
             last.until_ms = now_ms;
         }
         // A write through the cache ends all that came before it.
-        past.iter_mut()
-            .for_each(|version| version.ended_through |= through);
+        for version in past.iter_mut() {
+            version.ended_through |= through;
+        }
         past.push(Past {
             bytes,
             until_ms: u64::MAX,
@@ -109,11 +110,9 @@ impl Model {
         let Some(past) = self.keys.get(&key) else {
             return vec![None];
         };
-        let oldest = self.now_ms.saturating_sub(TTL_MS);
         let allowed = |version: &&Past| {
-            version.until_ms == u64::MAX
-                || (version.until_ms > oldest || version.until_ms == self.now_ms)
-                    && !version.ended_through
+            let recent = version.until_ms.saturating_add(TTL_MS) > self.now_ms;
+            recent && !version.ended_through
         };
         past.iter()
             .filter(allowed)

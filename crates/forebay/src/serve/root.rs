@@ -258,7 +258,7 @@ mod tests {
         let Root::Made { key, .. } = RootSource::File(path.clone()).obtain().unwrap() else {
             panic!("nothing was there to read");
         };
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, FILE_MODE);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(
             (key.access_key.len(), key.secret_key.expose().len()),
             (20, 40)

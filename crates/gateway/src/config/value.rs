@@ -182,6 +182,6 @@ mod tests {
             assert_eq!(Span::parse(&span.to_string()), Some(span));
         }
         assert_eq!(ByteSize(64 * MIB).to_string(), "64MiB");
-        assert_eq!(Span(Duration::from_secs(60)).to_string(), "1m");
+        assert_eq!(Span(Duration::from_mins(1)).to_string(), "1m");
     }
 }

@@ -18,7 +18,7 @@ use forebay_s3::{
         SigningKey,
     },
 };
-use forebay_store::{Error, Identity};
+use forebay_store::{Error, Identity, PayloadProof};
 use http::request::Parts;
 
 use crate::{
@@ -46,14 +46,14 @@ pub(super) struct Proof {
 }
 
 impl Proof {
-    /// The hash of the payload, where the client signed one.
-    pub(super) fn payload_sha256(&self) -> Option<[u8; 32]> {
+    /// What the client signed of the payload.
+    pub(super) fn payload_proof(&self) -> PayloadProof {
         match self.payload {
-            PayloadMode::Sha256(digest) => Some(digest),
-            PayloadMode::Unsigned
-            | PayloadMode::StreamingSigned
-            | PayloadMode::StreamingSignedTrailer
-            | PayloadMode::StreamingUnsignedTrailer => None,
+            PayloadMode::Sha256(digest) => PayloadProof::Sha256(digest),
+            PayloadMode::StreamingSigned | PayloadMode::StreamingSignedTrailer => {
+                PayloadProof::Chunks
+            }
+            PayloadMode::Unsigned | PayloadMode::StreamingUnsignedTrailer => PayloadProof::None,
         }
     }
 }

@@ -61,9 +61,9 @@ impl<'a> Asker<'a> {
     }
 
     /// Refuses unless all of these are allowed.
-    pub(super) fn may(&self, needs: Needs) -> Result<(), Error> {
-        for need in needs {
-            if self.decide(&need) != Decision::Allow {
+    pub(super) fn may(&self, needs: &Needs) -> Result<(), Error> {
+        for need in needs.iter() {
+            if self.decide(need) != Decision::Allow {
                 return Err(Error::refused(Code::AccessDenied));
             }
         }
@@ -101,7 +101,7 @@ pub(super) fn request(
     proof: &Proof,
 ) -> Result<(), Error> {
     match needs(operation, &language_head(head, host)) {
-        Access::Needs(needs) => Asker::new(connection, head, proof).may(needs),
+        Access::Needs(needs) => Asker::new(connection, head, proof).may(&needs),
         Access::NamedInBody | Access::Free => Ok(()),
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn deletes(
     let asker = Asker::new(connection, head, proof);
     entries
         .iter()
-        .try_for_each(|entry| asker.may(delete_needs(bucket, entry, &head.headers)))
+        .try_for_each(|entry| asker.may(&delete_needs(bucket, entry, &head.headers)))
 }
 
 /// The head as the language crate reads it.

@@ -26,13 +26,13 @@ use forebay_s3::{
     uri,
     xml::push_escaped,
 };
-use forebay_store::{Body, Error, Identity, Query, Request, Response};
+use forebay_store::{Body, Error, Identity, PayloadProof, Query, Request, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
 
 use super::{
     authenticate::{self, Proof, refuse_form},
     authorize::{Asker, language_head},
-    call_store,
+    call,
     exchange::Exchange,
     headers,
     upload::{self, Source, Unread, Upload},
@@ -92,7 +92,7 @@ pub(super) async fn answer(
     let put = put_head(&head, &fields)?;
     let host = headers::host(&head).to_owned();
     match needs(&operation, &language_head(&put, &host)) {
-        Access::Needs(needs) => Asker::new(&connection, &put, &proof).may(needs)?,
+        Access::Needs(needs) => Asker::new(&connection, &put, &proof).may(&needs)?,
         Access::NamedInBody | Access::Free => return Err(Error::refused(Code::AccessDenied)),
     }
 
@@ -112,10 +112,10 @@ pub(super) async fn answer(
         headers: put_headers,
         query: Query::default(),
         body,
-        payload_sha256: None,
+        payload_proof: PayloadProof::None,
         caller,
     };
-    let response = call_store(&connection, request).await?;
+    let response = call(&connection, request).await?;
     if !response.status.is_success() {
         return Ok(response);
     }
@@ -331,6 +331,11 @@ impl FormFile {
                 return Poll::Ready(Some(Err(error)));
             }
         }
+    }
+
+    /// Gives up on what has not come.
+    pub(super) fn abandon(&mut self) {
+        self.unread.abandon();
     }
 
     /// Bytes of the file that were read with the fields.

@@ -130,7 +130,12 @@ fn failed(exchange: &mut Exchange, error: Error) -> Response {
         let seconds = retry_after.as_secs().max(1);
         response.headers.insert(header::RETRY_AFTER, seconds.into());
     }
-    if *exchange.method() == Method::HEAD || code.status() == StatusCode::NOT_MODIFIED {
+    if code.status() == StatusCode::NOT_MODIFIED {
+        return response;
+    }
+    let xml = HeaderValue::from_static("application/xml");
+    response = response.with_header(header::CONTENT_TYPE, xml);
+    if *exchange.method() == Method::HEAD {
         return response;
     }
     let request_id = exchange.id().to_string();
@@ -151,10 +156,7 @@ fn failed(exchange: &mut Exchange, error: Error) -> Response {
             .unwrap_or_default(),
         details: &details,
     };
-    let xml = HeaderValue::from_static("application/xml");
-    response
-        .with_header(header::CONTENT_TYPE, xml)
-        .with_body(document.to_xml())
+    response.with_body(document.to_xml())
 }
 
 /// Errors of this process and of its stores are logged here, once; a client's are not.

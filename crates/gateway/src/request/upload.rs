@@ -11,6 +11,7 @@
 //! A body that nobody reads to its end is drained for a while ([`Unread`]), so that a client that
 //! sends before it reads still gets the answer; one that waits for `100 Continue` never sends it.
 
+mod awaited;
 mod pace;
 mod unread;
 
@@ -28,7 +29,7 @@ use forebay_s3::{
     sigv4::{ChunkSigner, PayloadMode},
     xml::DOCUMENT_BYTES_MAX,
 };
-use forebay_store::{Body, Error, Reservation};
+use forebay_store::{Body, Error, PayloadProof, Reservation};
 use http::{HeaderMap, header, request::Parts};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
@@ -39,6 +40,7 @@ use crate::{
 };
 use pace::Pace;
 
+pub(super) use awaited::Awaited;
 pub(super) use unread::Unread;
 
 /// What one body in flight holds at most: the buffer being read into, and the one before it that
@@ -53,11 +55,11 @@ pub(super) fn is_expected(operation: OperationName) -> bool {
 }
 
 /// Refuses a request without a body whose client signed one.
-pub(super) fn check_absent(payload_sha256: Option<[u8; 32]>) -> Result<(), Error> {
-    match payload_sha256 {
-        None => Ok(()),
-        Some(digest) if PayloadMode::Sha256(digest) == EMPTY => Ok(()),
-        Some(_) => Err(Error::refused(Code::XAmzContentSHA256Mismatch)),
+pub(super) fn check_absent(proof: PayloadProof) -> Result<(), Error> {
+    match proof {
+        PayloadProof::None | PayloadProof::Chunks => Ok(()),
+        PayloadProof::Sha256(digest) if PayloadMode::Sha256(digest) == EMPTY => Ok(()),
+        PayloadProof::Sha256(_) => Err(Error::refused(Code::XAmzContentSHA256Mismatch)),
     }
 }
 
@@ -103,11 +105,16 @@ pub(super) async fn take(
         return Ok(replay(Bytes::new(), trailers));
     }
     let budget = &connection.worker.shared.budget;
-    let room = budget
-        .reserve(length.unwrap_or(u64::MAX).min(IN_FLIGHT_BYTES))
-        .await?;
-    upload.reservation = Some(room);
-    Ok(Body::stream(upload))
+    if let Some(length) = length {
+        let room = budget.reserve(length.min(IN_FLIGHT_BYTES)).await?;
+        return Ok(Body::stream(upload.holding(room)));
+    }
+    // Of what is no object, only documents have bodies; stores want to know their length.
+    let room = budget.reserve(DOCUMENT_BYTES_MAX as u64).await?;
+    let (bytes, trailers) = Body::stream(upload).collect(DOCUMENT_BYTES_MAX).await?;
+    head.headers
+        .insert(header::CONTENT_LENGTH, bytes.len().into());
+    Ok(replay(bytes, trailers).holding(room))
 }
 
 fn too_large(length: Option<u64>) -> Error {
@@ -142,6 +149,13 @@ impl Source {
         match self {
             Self::Plain(unread) => unread.poll_bytes(cx),
             Self::Form(file) => file.poll_bytes(cx),
+        }
+    }
+
+    fn abandon(&mut self) {
+        match self {
+            Self::Plain(unread) => unread.abandon(),
+            Self::Form(file) => file.abandon(),
         }
     }
 }
@@ -230,6 +244,7 @@ impl Upload {
             match self.source.poll_bytes(cx) {
                 Poll::Pending => {
                     ready!(self.pace.poll_stalled(cx));
+                    self.source.abandon();
                     return Poll::Ready(Err(Error::refused(Code::RequestTimeout)));
                 }
                 Poll::Ready(Some(bytes)) => {

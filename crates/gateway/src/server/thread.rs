@@ -40,6 +40,11 @@ const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(5);
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a failed accept: out of file descriptors, which only time mends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Send buffer of a connection from this machine, where the round trip is nil: what waits in a
+/// larger one has left the cache before the client reads it. Measured with 50 clients of 1 MiB by
+/// `sendfile`: 128 KiB 3,700 requests/s, 64 KiB 3,450, 256 KiB 3,100, the kernel's own sizing
+/// 1,600. Other connections are sized by the kernel, since theirs must cover the round trip.
+const LOOPBACK_SEND_BYTES: usize = 128 * 1024;
 /// How long a drained thread waits for blocking calls that nobody waits for any more.
 const BLOCKING_END_MAX: Duration = Duration::from_secs(1);
 
@@ -370,7 +375,14 @@ fn begin(
     open: Open,
     phase: watch::Receiver<Phase>,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
+    let tuned = stream.set_nodelay(true).and_then(|()| {
+        if !remote.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        let set = rustix::net::sockopt::set_socket_send_buffer_size;
+        Ok(set(&stream, LOOPBACK_SEND_BYTES)?)
+    });
+    if let Err(error) = tuned {
         tracing::debug!(%error, "client went away before it was served");
         return;
     }

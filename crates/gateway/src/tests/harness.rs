@@ -19,7 +19,7 @@ use forebay_s3::{
     sigv4::{Credentials, PayloadMode, ScopedKey, SecretKey, Signature, Signer, Target},
     time::AmzDate,
 };
-use forebay_store::{Body, Budget, Clock, Error, Query, Request, Response, Store};
+use forebay_store::{Body, Budget, Clock, Error, PayloadProof, Query, Request, Response, Store};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::{
@@ -39,7 +39,7 @@ pub(super) struct Asked {
     pub(super) operation: Operation,
     pub(super) headers: HeaderMap,
     pub(super) query: Query,
-    pub(super) payload_sha256: Option<[u8; 32]>,
+    pub(super) payload_proof: PayloadProof,
     /// What the body turned out to be: bytes and trailers, or the error's text.
     pub(super) body: Result<(Bytes, Option<HeaderMap>), String>,
     /// Bytes of the body that came, before an error too.
@@ -141,7 +141,7 @@ impl Store for TestStore {
             operation: request.operation,
             headers: request.headers,
             query: request.query,
-            payload_sha256: request.payload_sha256,
+            payload_proof: request.payload_proof,
             given_bytes: bytes.len(),
             body: match &failed {
                 None => Ok((bytes.into(), trailers)),

@@ -8,6 +8,7 @@ use forebay_s3::{
     chunked::{Encoder, Framing},
     sigv4::{EMPTY_SHA256, PayloadMode},
 };
+use forebay_store::PayloadProof;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::harness::{Ask, Edge, Reply};
@@ -99,11 +100,11 @@ fn every_form_of_payload_arrives_byte_for_byte() {
             assert_eq!(reply.status, 200, "{mode:?} {length}: {}", reply.text());
             let asked = edge.store.asked().pop().unwrap();
             assert_eq!(asked.body.unwrap().0, bytes, "{mode:?} {length}");
-            let is_hashed = mode != PayloadMode::Unsigned;
-            assert_eq!(
-                asked.payload_sha256.map(PayloadMode::Sha256),
-                is_hashed.then_some(mode)
-            );
+            let proof = match mode {
+                PayloadMode::Sha256(digest) => PayloadProof::Sha256(digest),
+                _ => PayloadProof::None,
+            };
+            assert_eq!(asked.payload_proof, proof);
             assert_eq!(asked.headers[CRC], crc.as_str());
         }
     }
@@ -253,13 +254,30 @@ fn who_waits_for_continue_sends_nothing_in_vain() {
     };
     let mut client = edge.connect();
     let (head, _) = put("eve");
-    assert_eq!(client.send(&head).code(), "InvalidAccessKeyId");
+    let refused = client.send(&head);
+    assert_eq!(refused.code(), "InvalidAccessKeyId");
+    assert_eq!(refused.header("connection"), Some("close"));
     let mut client = edge.connect();
     let (head, body) = put("ann");
     assert_eq!(client.send(&head).status, 100);
-    assert_eq!(client.send(&body).status, 200);
+    let stored = client.send(&body);
+    assert_eq!((stored.status, stored.header("connection")), (200, None));
     assert_eq!(edge.store.object("key").unwrap(), "hello");
     assert!(!edge.store.asked()[0].headers.contains_key("expect"));
+}
+
+/// botocore applies the status of such an answer to the next request of the connection as well.
+#[test]
+fn an_answer_in_place_of_continue_ends_the_connection() {
+    let edge = Edge::start();
+    let put = Ask::put("/open/key", "")
+        .header("expect", "100-continue")
+        .signed_by("ann");
+    let stored = edge.connect().send(&put.bytes(&edge));
+    assert_eq!(
+        (stored.status, stored.header("connection")),
+        (200, Some("close"))
+    );
 }
 
 #[test]

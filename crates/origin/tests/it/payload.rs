@@ -8,7 +8,7 @@ use forebay_s3::{
     sigv4::EMPTY_SHA256,
 };
 use forebay_store::{
-    Error, Store as _,
+    Error, PayloadProof, Store as _,
     contract::requests::{get, put},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -26,7 +26,7 @@ fn trailer(algorithm: Algorithm, value: &str) -> HeaderMap {
 async fn a_hash_that_the_client_signed_is_what_the_origin_verifies() {
     let origin = Scripted::answering(|_| status(200)).await;
     let mut request = put("bucket", "k").body("bytes").build();
-    request.payload_sha256 = Some([0xab; 32]);
+    request.payload_proof = PayloadProof::Sha256([0xab; 32]);
     let answer = origin.store().call(request).await.unwrap();
     assert_eq!(answer.status, 200);
     let seen = &origin.seen()[0];

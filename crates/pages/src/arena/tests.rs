@@ -28,9 +28,26 @@ fn resident_bytes(arena: &Arena) -> u64 {
 
 #[test]
 fn pages_of_every_size_come_back_as_they_were() {
-    for arena in [file_arena(64 * MIB, Reuse::Punched), Arena::on_heap(64 * MIB)] {
-        for length in [0, 1, 1000, 32_768, 32_769, 65_536, 65_537, MIB, 3 * MIB + 1, 16 * MIB] {
-            let whole: Bytes = (0..length).map(|i| (i * 31 >> 3) as u8).collect::<Vec<_>>().into();
+    for arena in [
+        file_arena(64 * MIB, Reuse::Punched),
+        Arena::on_heap(64 * MIB),
+    ] {
+        for length in [
+            0,
+            1,
+            1000,
+            32_768,
+            32_769,
+            65_536,
+            65_537,
+            MIB,
+            3 * MIB + 1,
+            16 * MIB,
+        ] {
+            let whole: Bytes = (0..length)
+                .map(|at: u64| ((at * 31) >> 3).to_le_bytes()[0])
+                .collect::<Vec<_>>()
+                .into();
             let third = whole.len() / 3;
             let pieces = [whole.slice(..third), Bytes::new(), whole.slice(third..)];
             let stored = arena.store(&pieces).unwrap();
@@ -45,7 +62,9 @@ fn pages_of_every_size_come_back_as_they_were() {
 #[test]
 fn thousands_of_pieces_make_one_page() {
     let arena = file_arena(4 * MIB, Reuse::Punched);
-    let pieces: Vec<_> = (0..5000_u32).map(|i| filled(i.to_le_bytes()[0], 97)).collect();
+    let pieces: Vec<_> = (0..5000_u32)
+        .map(|i| filled(i.to_le_bytes()[0], 97))
+        .collect();
     let stored = arena.store(&pieces).unwrap();
     assert!(stored == pieces.concat());
 }
@@ -53,7 +72,9 @@ fn thousands_of_pieces_make_one_page() {
 #[test]
 fn a_slice_is_located_at_its_offset_in_the_file() {
     let arena = file_arena(4 * MIB, Reuse::Punched);
-    let stored = arena.store(&[filled(1, 100_000), filled(2, 100_000)]).unwrap();
+    let stored = arena
+        .store(&[filled(1, 100_000), filled(2, 100_000)])
+        .unwrap();
     let slice = stored.slice(99_990..100_010);
     let located = locate(&slice).unwrap();
     let mut read = [0; 20];
@@ -68,7 +89,10 @@ fn capacity_is_a_limit_in_memory_that_is_given_back() {
     let first = arena.store(&[filled(1, MIB / 2 + 1)]).unwrap();
     assert_eq!(arena.used_bytes(), MIB / 2 + 4096);
     assert_eq!(resident_bytes(&arena), MIB / 2 + 4096);
-    assert!(arena.store(&[filled(2, MIB / 2)]).is_none(), "4 KiB too many");
+    assert!(
+        arena.store(&[filled(2, MIB / 2)]).is_none(),
+        "4 KiB too many"
+    );
     let sent_still = first.slice(5..10);
     drop(first);
     assert_eq!(arena.used_bytes(), MIB / 2 + 4096, "a slice keeps its page");
@@ -82,7 +106,10 @@ fn slots_never_run_out_before_memory_does() {
     let arena = file_arena(4 * MIB, Reuse::Punched);
     let pages: Vec<_> =
         std::iter::from_fn(|| arena.store(&[filled(3, STORED_BYTES_MIN)])).collect();
-    assert_eq!(pages.len() as u64, 4 * MIB / Arena::footprint_bytes(STORED_BYTES_MIN));
+    assert_eq!(
+        pages.len() as u64,
+        4 * MIB / Arena::footprint_bytes(STORED_BYTES_MIN)
+    );
     assert!(pages.iter().all(|page| locate(page).is_some()));
 }
 
@@ -99,12 +126,30 @@ fn bytes_outlive_their_arena_and_are_forgotten_after_it() {
 fn only_small_folios_let_pages_lie_in_a_file() {
     let setting = |text: &str| Ok(text.to_owned());
     for (setting, expected) in [
-        (setting("always within_size advise [never] deny force\n"), true),
-        (setting("always within_size [advise] never deny force\n"), true),
-        (setting("always within_size advise never [deny] force\n"), true),
-        (setting("[always] within_size advise never deny force\n"), false),
-        (setting("always [within_size] advise never deny force\n"), false),
-        (setting("always within_size advise never deny [force]\n"), false),
+        (
+            setting("always within_size advise [never] deny force\n"),
+            true,
+        ),
+        (
+            setting("always within_size [advise] never deny force\n"),
+            true,
+        ),
+        (
+            setting("always within_size advise never [deny] force\n"),
+            true,
+        ),
+        (
+            setting("[always] within_size advise never deny force\n"),
+            false,
+        ),
+        (
+            setting("always [within_size] advise never deny force\n"),
+            false,
+        ),
+        (
+            setting("always within_size advise never deny [force]\n"),
+            false,
+        ),
         (Err(io::ErrorKind::NotFound.into()), true),
         (Err(io::ErrorKind::PermissionDenied.into()), false),
     ] {
@@ -131,12 +176,21 @@ fn rounds_with_changed_bytes(reuse: Reuse) -> usize {
         let sent = sendfile(&sender, located.fd, Some(&mut offset), stored.len()).unwrap();
         drop(stored);
         for other in 1..5 {
-            let over = arena.store(&[filled(round ^ (other << 5), 256 * 1024)]).unwrap();
-            assert_eq!(locate(&over).unwrap().offset, slot, "the slot is used again");
+            let over = arena
+                .store(&[filled(round ^ (other << 5), 256 * 1024)])
+                .unwrap();
+            assert_eq!(
+                locate(&over).unwrap().offset,
+                slot,
+                "the slot is used again"
+            );
         }
         let mut read = vec![0; sent];
         receiver.read_exact(&mut read).unwrap();
-        assert!(sent >= 32 * 1024, "{sent} bytes in flight are too few to show anything");
+        assert!(
+            sent >= 32 * 1024,
+            "{sent} bytes in flight are too few to show anything"
+        );
         changed += usize::from(read.iter().any(|byte| *byte != round));
     }
     changed
@@ -160,7 +214,7 @@ fn threads_may_store_locate_and_drop_at_once() {
             scope.spawn(move || {
                 let mut kept = std::collections::VecDeque::new();
                 for round in 0..200_u64 {
-                    let byte = thread << 6 | (round % 64) as u8;
+                    let byte = (thread << 6) | (round % 64).to_le_bytes()[0];
                     let length = 40_000 + round * 1_777 % 300_000;
                     let page = arena.store(&[filled(byte, length)]).unwrap();
                     assert!(locate(&page).is_some());

@@ -26,6 +26,11 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// The needs, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Need> {
+        self.needs[..self.count].iter().flatten()
+    }
+
     fn push(&mut self, need: Need) {
         self.needs[self.count] = Some(need);
         self.count += 1;

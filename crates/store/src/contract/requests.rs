@@ -1,6 +1,6 @@
 //! Requests for tests, made as the edge makes them: decoded, authenticated, typed.
 //!
-//! ```ignore
+//! ```text
 //! let answer = put("bucket", "key").body("bytes").send(&store).await?;
 //! let answer = get("bucket", "key").range("bytes=0-1").send(&store).await?;
 //! let page = list_v2("bucket").query("delimiter", "/").send(&store).await?;
@@ -27,7 +27,9 @@ use forebay_s3::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 pub use super::answers::{Answer, elements};
-use crate::{Body, Caller, Clock, Error, Identity, Query, Request, RequestId, Response, Store};
+use crate::{
+    Body, Caller, Clock, Error, Identity, PayloadProof, Query, Request, RequestId, Response, Store,
+};
 
 /// A test gives up on a request after this time.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -129,7 +131,7 @@ impl Builder {
             headers: self.headers,
             query,
             body: self.body,
-            payload_sha256: None,
+            payload_proof: PayloadProof::None,
             caller: Caller {
                 identity: self.identity,
                 request_id: RequestId(1),

@@ -95,6 +95,11 @@ impl Unread {
             }
         }
     }
+
+    /// Gives up on what has not come: nothing is drained, the connection ends with the answer.
+    pub(in crate::request) fn abandon(&mut self) {
+        self.incoming = None;
+    }
 }
 
 impl Drop for Unread {
