@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::input::{Input, pieces};
 
-/// A payload is taken only if each declaration holds of it, by computations of our own; what is
-/// declared rightly is taken; and neither depends on how the body arrives.
+/// A payload is taken only if its length, hash and checksum are as declared, computed here once
+/// more; what is declared rightly is taken; and neither depends on how the body arrives.
 pub fn check(data: &[u8]) {
     let mut input = Input(data);
     let seed = input.byte();
@@ -124,7 +124,7 @@ fn check_declared_rightly(headers: &mut HeaderMap, body: &[u8], seed: u8) {
     }
 }
 
-/// The CRCs bit by bit, SHA-256 from elsewhere; SHA-1 has no second implementation here.
+/// The CRCs bit by bit; the hashes have no second implementation here, but get all bytes at once.
 fn compute(algorithm: Algorithm, bytes: &[u8]) -> Checksum {
     let value = match algorithm {
         Algorithm::Crc32 => crc(0xEDB8_8320, u64::from(u32::MAX), bytes),

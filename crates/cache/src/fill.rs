@@ -12,11 +12,9 @@
 //! All state is behind one lock, held for a few operations, never across an await.
 
 use std::{
-    collections::VecDeque,
-    future::poll_fn,
     ops::Range,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -30,6 +28,12 @@ use crate::{
     settings::PageBytes,
     version::{Version, Vid},
 };
+
+mod attachment;
+mod state;
+
+pub(crate) use attachment::{Attachment, Role};
+use state::{Piece, ReaderState, State};
 
 /// Bytes that a fill without readers still fetches: an extent.
 const FINISH_BYTES_MAX: u64 = crate::ask::EXTENT_BYTES_MAX;
@@ -58,29 +62,6 @@ pub(crate) enum Purpose {
     },
 }
 
-#[derive(Debug)]
-struct State {
-    head: Head,
-    /// The answer that is for nobody but the reader that began the fill.
-    own_answer: Option<Result<Response, Error>>,
-    flow: Flow,
-    /// Bytes of the object that the body has.
-    covers: Range<u64>,
-    /// Offset of the next byte to arrive.
-    next: u64,
-    /// Pages up to here are in the cache, or never will be.
-    settled: u64,
-    pieces: VecDeque<Piece>,
-    end: Option<End>,
-    readers: Vec<Option<ReaderState>>,
-    reader_count: usize,
-    /// The filler, while it waits for bytes or for readers.
-    filler: Option<Waker>,
-    /// It waits for readers.
-    paused: bool,
-    task: Option<AbortHandle>,
-}
-
 /// How far a fill goes before its readers, and whether pages are made of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flow {
@@ -88,18 +69,6 @@ pub(crate) struct Flow {
     pub ahead_bytes_max: u64,
     /// Size of the pages to keep whole until they are stored; `None` stores nothing.
     pub page_bytes: Option<PageBytes>,
-}
-
-#[derive(Debug)]
-struct Piece {
-    start: u64,
-    bytes: Bytes,
-}
-
-#[derive(Debug, Default)]
-struct ReaderState {
-    position: u64,
-    waker: Option<Waker>,
 }
 
 /// What the origin's answer was, as far as all readers are concerned.
@@ -153,37 +122,13 @@ pub(crate) struct PagePieces {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TooLong;
 
-/// A reader's place at a fill; dropping it leaves the fill.
-#[derive(Debug)]
-pub(crate) struct Attachment {
-    fill: Arc<Fill>,
-    slot: usize,
-}
-
 impl Fill {
     pub(crate) fn new(object: ObjectId, purpose: Purpose, stamp: Stamp) -> Arc<Self> {
         let covers = match &purpose {
             Purpose::Learn { .. } => 0..0,
             Purpose::Extent { range, .. } => range.clone(),
         };
-        let state = State {
-            head: Head::Awaited,
-            own_answer: None,
-            flow: Flow {
-                ahead_bytes_max: 0,
-                page_bytes: None,
-            },
-            next: covers.start,
-            settled: covers.start,
-            covers,
-            pieces: VecDeque::new(),
-            end: None,
-            readers: Vec::new(),
-            reader_count: 0,
-            filler: None,
-            paused: false,
-            task: None,
-        };
+        let state = State::new(covers);
         Arc::new(Self {
             object,
             purpose,
@@ -193,7 +138,7 @@ impl Fill {
     }
 
     /// Attaches a reader that wants the byte at `position` first.
-    pub(crate) fn attach(self: &Arc<Self>, position: u64) -> Attachment {
+    pub(crate) fn attach(self: &Arc<Self>, position: u64, role: Role) -> Attachment {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let reader = Some(ReaderState {
@@ -212,10 +157,7 @@ impl Fill {
         if let Some(filler) = filler {
             filler.wake();
         }
-        Attachment {
-            fill: Arc::clone(self),
-            slot,
-        }
+        Attachment::new(Arc::clone(self), slot, role)
     }
 
     /// Whether a reader that knows no version may wait for what this fill learns.
@@ -343,18 +285,11 @@ impl Fill {
         Ok(state.page_before(state.covers.end))
     }
 
-    /// The page from `start` to `end` is in the cache, as `page`, or never will be: readers that
-    /// come for its bytes get the stored ones.
-    pub(crate) fn settle(&self, start: u64, end: u64, page: Option<Bytes>) {
+    /// The pages up to `end` are in the cache, or never will be: what readers have passed of them
+    /// need not be kept.
+    pub(crate) fn settle(&self, end: u64) {
         let mut state = self.state.lock();
         state.settled = end;
-        if let Some(page) = page {
-            state
-                .pieces
-                .retain(|piece| piece.start < start || piece.start >= end);
-            let at = state.pieces.partition_point(|piece| piece.start < start);
-            state.pieces.insert(at, Piece { start, bytes: page });
-        }
         state.prune();
     }
 
@@ -394,184 +329,6 @@ impl Fill {
         };
         for waker in wakers {
             waker.wake();
-        }
-    }
-}
-
-impl State {
-    /// End of the page that holds the byte at `offset`, or of the body.
-    fn page_end(&self, offset: u64) -> u64 {
-        let end = self
-            .flow
-            .page_bytes
-            .map_or(u64::MAX, |page| page.ceil(offset + 1));
-        end.min(self.covers.end)
-    }
-
-    /// The page that ends at `end`, when all of it has come through this fill.
-    fn page_before(&self, end: u64) -> Option<PagePieces> {
-        let start = self.flow.page_bytes?.floor(end.checked_sub(1)?);
-        if start < self.covers.start {
-            return None;
-        }
-        let pieces = self
-            .pieces
-            .iter()
-            .filter(|piece| (start..end).contains(&piece.start));
-        Some(PagePieces {
-            start,
-            end,
-            pieces: pieces.map(|piece| piece.bytes.clone()).collect(),
-        })
-    }
-
-    /// The furthest position of a reader; with none there is nothing to wait for.
-    fn fastest(&self) -> u64 {
-        let positions = self.readers.iter().flatten().map(|reader| reader.position);
-        positions.max().unwrap_or(self.next)
-    }
-
-    fn must_pause(&self) -> bool {
-        self.next.saturating_sub(self.fastest()) >= self.flow.ahead_bytes_max
-            && self.next < self.covers.end
-            && self.reader_count > 0
-    }
-
-    /// The filler, when it waits for readers and need not any longer.
-    fn resume(&mut self) -> Option<Waker> {
-        if !self.paused || self.must_pause() {
-            return None;
-        }
-        self.paused = false;
-        self.filler.take()
-    }
-
-    /// Lets go what the fastest reader has passed, but for pages that are not settled and the last
-    /// one: readers that come later have no other place for them.
-    fn prune(&mut self) {
-        let passed = self.fastest();
-        let keep_from = match self.flow.page_bytes {
-            None => passed,
-            Some(page) => passed
-                .min(self.settled)
-                .min(page.floor(self.covers.end.saturating_sub(1))),
-        };
-        while self
-            .pieces
-            .front()
-            .is_some_and(|piece| piece.end() <= keep_from)
-        {
-            self.pieces.pop_front();
-        }
-    }
-}
-
-impl Piece {
-    fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-impl Attachment {
-    /// Waits for the origin's answer.
-    ///
-    /// # Cancel safety
-    /// A dropped future loses nothing.
-    pub(crate) async fn head(&self) -> Head {
-        poll_fn(|cx| {
-            let mut state = self.fill.state.lock();
-            if let Head::Awaited = state.head {
-                state.wait(self.slot, cx);
-                return Poll::Pending;
-            }
-            Poll::Ready(state.head.clone())
-        })
-        .await
-    }
-
-    /// The answer that is for the reader that began the fill; only that one asks.
-    pub(crate) fn take_own_answer(&self) -> Option<Result<Response, Error>> {
-        self.fill.state.lock().own_answer.take()
-    }
-
-    /// Bytes of the object that the fill brings; known once its head is.
-    pub(crate) fn covers(&self) -> Range<u64> {
-        self.fill.state.lock().covers.clone()
-    }
-
-    /// The fill.
-    pub(crate) fn fill(&self) -> &Arc<Fill> {
-        &self.fill
-    }
-
-    /// Moves to `position` and takes the bytes there, up to `end`.
-    pub(crate) fn poll(&self, position: u64, end: u64, cx: &Context<'_>) -> Poll<Step> {
-        let mut state = self.fill.state.lock();
-        if let Some(reader) = &mut state.readers[self.slot] {
-            reader.position = position;
-        }
-        let filler = state.resume();
-        let step = state.step(position, end);
-        if step.is_none() {
-            state.wait(self.slot, cx);
-        }
-        drop(state);
-        if let Some(filler) = filler {
-            filler.wake();
-        }
-        step.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl State {
-    fn wait(&mut self, slot: usize, cx: &Context<'_>) {
-        if let Some(reader) = &mut self.readers[slot] {
-            reader.waker = Some(cx.waker().clone());
-        }
-    }
-
-    fn step(&self, position: u64, end: u64) -> Option<Step> {
-        match self.head {
-            Head::Changed => return Some(Step::Changed),
-            Head::Declined | Head::Unchanged(_) => return Some(Step::Broken),
-            Head::Awaited | Head::Version(_) => {}
-        }
-        let at = self.pieces.partition_point(|piece| piece.end() <= position);
-        if let Some(piece) = self.pieces.get(at).filter(|piece| piece.start <= position) {
-            let from = usize::try_from(position - piece.start).unwrap_or(usize::MAX);
-            let to = usize::try_from(end - piece.start).unwrap_or(usize::MAX);
-            return Some(Step::Bytes(
-                piece.bytes.slice(from..to.min(piece.bytes.len())),
-            ));
-        }
-        if position < self.next {
-            return Some(Step::Behind);
-        }
-        if position >= self.covers.end && !matches!(self.head, Head::Awaited) {
-            return Some(Step::Past);
-        }
-        match self.end {
-            Some(End::Broken) => Some(Step::Broken),
-            Some(End::Whole) => Some(Step::Past),
-            None => None,
-        }
-    }
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        let filler = {
-            let mut state = self.fill.state.lock();
-            state.readers[self.slot] = None;
-            state.reader_count -= 1;
-            if state.reader_count == 0 {
-                state.filler.take()
-            } else {
-                state.resume()
-            }
-        };
-        if let Some(filler) = filler {
-            filler.wake();
         }
     }
 }

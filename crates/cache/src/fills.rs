@@ -6,7 +6,7 @@ use forebay_s3::operation::ObjectId;
 use parking_lot::Mutex;
 
 use crate::{
-    fill::{Attachment, Fill},
+    fill::{Attachment, Fill, Role},
     version::Vid,
 };
 
@@ -73,10 +73,10 @@ impl Fills {
         let mut shard = self.shard(name_hash).lock();
         let fills = shard.entry(name_hash).or_default();
         if let Some(fill) = fills.iter().find(|fill| may_join(fill)) {
-            return Joined::Follower(fill.attach(position));
+            return Joined::Follower(fill.attach(position, Role::Follower));
         }
         let fill = begin();
-        let attachment = fill.attach(position);
+        let attachment = fill.attach(position, Role::Leader);
         fills.push(fill);
         Joined::Leader(attachment)
     }

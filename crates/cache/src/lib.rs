@@ -1,10 +1,10 @@
 //! The cache layer: keeps what passes from a store to its clients, and answers from it.
 //!
 //! [`CacheLayer`] is for `GetObject` and `HeadObject`; writes pass through it and invalidate what
-//! they may have changed; every other operation passes untouched. What it keeps is of two kinds, in one
-//! [`index`]: *version records* ([`version`]: what is known of an object's current version) and
-//! *pages* of versions. A page is found by its version's id alone, so it can age out but never be
-//! wrong: coherence is only about the small records.
+//! they may have changed; every other operation passes untouched. What it keeps is of two kinds,
+//! in one [`index`]: *version records* ([`version`]: what is known of an object's current version)
+//! and *pages* of versions. A page is found by its version's id alone, so it can age out but never
+//! be wrong: coherence is only about the small records.
 //!
 //! The way of a read:
 //!

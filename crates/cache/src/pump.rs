@@ -1,7 +1,8 @@
 //! The filler: asks the origin, judges its answer, and stores what comes.
 //!
 //! A task of its own, so that no client's leaving ends it; it belongs to its fill, which the layer
-//! aborts when it is dropped and nobody reads. Whatever way it ends, its readers are told ([`EndOnDrop`]).
+//! aborts when it is dropped and nobody reads. Whatever way it ends, its readers are told
+//! ([`EndOnDrop`]).
 //!
 //! Order of things: readers are woken with each piece before its page is copied into the cache,
 //! and the record of a small object is stored with its page, in one entry, before the fill becomes
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use forebay_store::{Body, Error, Request, Reservation, Response};
 use http::StatusCode;
 use http_body::Body as HttpBody;
+use tokio::task::JoinHandle;
 
 use crate::{
     fill::{End, Fill, Flow, Head, PagePieces, Purpose},
@@ -33,6 +35,10 @@ use crate::{
 const AHEAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The same for a fill that found no room in the budget: what a socket buffer holds.
 const UNBUDGETED_AHEAD_BYTES_MAX: u64 = 256 * 1024;
+
+/// Pages from this size on are copied aside: that takes about 0.1 ms, and handing it over and
+/// back about a tenth of it. A guess, revisit with the benchmark of cold reads.
+const ASIDE_BYTES_MIN: u64 = 256 * 1024;
 
 /// Where a fill's bytes go.
 struct Deposit {
@@ -94,7 +100,7 @@ fn judge_learned(
     fill: &Fill,
     stale: Option<&Arc<Version>>,
     answer: Result<Response, Error>,
-) -> Option<(Body, Option<Deposit>)> {
+) -> Option<(Body, Option<Arc<Deposit>>)> {
     let now_ms = layer.now_ms();
     let learned = answer.as_ref().ok().and_then(|response| {
         let settings = &layer.settings;
@@ -133,7 +139,7 @@ fn judge_extent(
     version: &Arc<Version>,
     range: &Range<u64>,
     answer: Result<Response, Error>,
-) -> Option<(Body, Option<Deposit>)> {
+) -> Option<(Body, Option<Arc<Deposit>>)> {
     let now_ms = layer.now_ms();
     let learned = answer.as_ref().ok().and_then(|response| {
         let settings = &layer.settings;
@@ -180,14 +186,14 @@ fn begin(
     version: Arc<Version>,
     covers: Range<u64>,
     body: Body,
-) -> (Body, Option<Deposit>) {
+) -> (Body, Option<Arc<Deposit>>) {
     let page_bytes = layer.settings.page_bytes;
     let shape = if version.size_bytes <= page_bytes.get() {
         Shape::OnePage
     } else {
         Shape::ManyPages
     };
-    let in_flight_bytes = (covers.end - covers.start).min(AHEAD_BYTES_MAX + page_bytes.get());
+    let in_flight_bytes = (covers.end - covers.start).min(AHEAD_BYTES_MAX + 2 * page_bytes.get());
     let room = layer.budget.try_reserve(in_flight_bytes);
     let flow = if room.is_some() {
         Flow {
@@ -207,10 +213,12 @@ fn begin(
             .index
             .put_version(Arc::clone(&version), layer.now_ms());
     }
-    let deposit = room.map(|room| Deposit {
-        version: Arc::clone(&version),
-        shape,
-        _room: room,
+    let deposit = room.map(|room| {
+        Arc::new(Deposit {
+            version: Arc::clone(&version),
+            shape,
+            _room: room,
+        })
     });
     fill.begin(version, covers, flow);
     (body, deposit)
@@ -218,27 +226,30 @@ fn begin(
 
 /// Reads the body to its end, for the readers and for the cache.
 async fn pump(
-    layer: &Layer,
-    fill: &Fill,
+    layer: &Arc<Layer>,
+    fill: &Arc<Fill>,
     mut body: Body,
-    deposit: Option<&Deposit>,
+    deposit: Option<&Arc<Deposit>>,
 ) -> Result<(), &'static str> {
+    let mut storing = None;
     loop {
         match next_event(fill, &mut body).await {
             Event::Bytes(bytes) => {
                 layer.metrics.fill_bytes.inc_by(bytes.len() as u64);
                 let pages = fill.push(bytes).map_err(|_| "more bytes than announced")?;
+                readers_first().await;
                 for page in pages {
-                    store(layer, fill, deposit, page).await;
+                    storing = store(layer, fill, deposit, page, storing).await;
                 }
             }
             Event::Ended => {
                 let page = fill.last_page().map_err(|_| "fewer bytes than announced")?;
                 if let Some(page) = page {
-                    store(layer, fill, deposit, page).await;
+                    storing = store(layer, fill, deposit, page, storing).await;
                 } else if let Some(deposit) = deposit.filter(|d| d.version.size_bytes == 0) {
                     put_whole(layer, deposit, Bytes::new());
                 }
+                finished(storing).await;
                 fill.end(End::Whole);
                 return Ok(());
             }
@@ -271,26 +282,70 @@ async fn next_event(fill: &Fill, body: &mut Body) -> Event {
     .await
 }
 
-/// Copies a page into the cache.
-async fn store(layer: &Layer, fill: &Fill, deposit: Option<&Deposit>, page: PagePieces) {
-    let Some(deposit) = deposit else { return };
-    // The readers go first: they have been woken, and copying a page takes a while.
-    tokio::task::yield_now().await;
-    let bytes = layer.arena.store(&page.pieces);
-    let stored = bytes.clone().map(|bytes| match deposit.shape {
-        Shape::OnePage => put_whole(layer, deposit, bytes),
-        Shape::ManyPages => {
-            let page_index = layer.settings.page_bytes.index_of(page.start);
-            layer
-                .index
-                .put_page(deposit.version.vid, page_index, bytes, layer.now_ms())
+/// Lets the readers that were woken run before this goes on, if they are of the same thread: so the
+/// first byte leaves at once, bytes are sent while they are still in the processor's cache, and
+/// nobody waits while a page is copied.
+async fn readers_first() {
+    let mut waited = false;
+    poll_fn(|cx| {
+        if waited {
+            return Poll::Ready(());
         }
-    });
+        waited = true;
+        // Not `yield_now`: that also looks at the sockets, which costs a system call.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Copies a page into the cache, a large one on a thread that serves nobody: one at a time, while
+/// the next page arrives.
+async fn store(
+    layer: &Arc<Layer>,
+    fill: &Arc<Fill>,
+    deposit: Option<&Arc<Deposit>>,
+    page: PagePieces,
+    storing: Option<JoinHandle<()>>,
+) -> Option<JoinHandle<()>> {
+    let deposit = deposit?;
+    finished(storing).await;
+    if page.end - page.start < ASIDE_BYTES_MIN {
+        store_now(layer, fill, deposit, &page);
+        return None;
+    }
+    let (layer, fill, deposit) = (Arc::clone(layer), Arc::clone(fill), Arc::clone(deposit));
+    Some(tokio::task::spawn_blocking(move || {
+        store_now(&layer, &fill, &deposit, &page);
+    }))
+}
+
+/// Waits for the page that is being stored. That it could not be is no fault of the fill.
+async fn finished(storing: Option<JoinHandle<()>>) {
+    let Some(storing) = storing else { return };
+    if let Err(error) = storing.await {
+        tracing::warn!(%error, "storing a page broke off");
+    }
+}
+
+fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
+    let stored = layer
+        .arena
+        .store(&page.pieces)
+        .map(|bytes| match deposit.shape {
+            Shape::OnePage => put_whole(layer, deposit, bytes),
+            Shape::ManyPages => {
+                let page_index = layer.settings.page_bytes.index_of(page.start);
+                layer
+                    .index
+                    .put_page(deposit.version.vid, page_index, bytes, layer.now_ms())
+            }
+        });
     match stored {
         Some(Stored::Yes) => layer.metrics.stored.inc(),
         Some(Stored::Outdated | Stored::TooLarge) | None => layer.metrics.not_stored.inc(),
     };
-    fill.settle(page.start, page.end, bytes);
+    fill.settle(page.end);
 }
 
 fn put_whole(layer: &Layer, deposit: &Deposit, page: Bytes) -> Stored {

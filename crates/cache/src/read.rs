@@ -15,7 +15,7 @@ use crate::{
     answer::{self, Answer},
     ask::{Ask, Template},
     epochs::Stamp,
-    fill::{Attachment, Fill, Head, Purpose},
+    fill::{Attachment, Fill, Head, Purpose, Role},
     fills::Joined,
     freshness::Freshness,
     layer::Layer,
@@ -226,7 +226,8 @@ impl Reading {
     }
 
     /// Joins a fill that learns the version, or begins one. A request with conditions of its own
-    /// begins one for itself, as the origin's answer to it may be of no use to others.
+    /// begins one for itself, as the origin's answer to it may be of no use to others; so does one
+    /// that wants no stored answer, as what a fill under way brings may be older than the question.
     fn join(&mut self, stale: Option<&Arc<Version>>) -> Joined {
         let layer = &self.layer;
         let object = self.template.object();
@@ -236,9 +237,10 @@ impl Reading {
             };
             Fill::new(object.clone(), purpose, layer.index.stamp(object))
         };
-        let alone = stale.is_none() && self.plan.conditions.is_some();
+        let alone = self.plan.directive == Directive::Validate
+            || stale.is_none() && self.plan.conditions.is_some();
         if alone || self.joins >= JOINS_MAX {
-            return Joined::Leader(begin().attach(0));
+            return Joined::Leader(begin().attach(0, Role::Leader));
         }
         let name_hash = layer.index.name_hash(&object.bucket, &object.key);
         // Not what was read before a write to a reader that comes after it, nor what was learned

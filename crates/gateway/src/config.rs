@@ -42,7 +42,8 @@ use crate::settings::Settings;
 /// Name of the user that exists when the config names none, or when the environment holds its key.
 pub const ROOT_USER: &str = "root";
 
-/// A complete config with a comment for every key, as `forebay config example` prints it.
+/// A complete config with a comment for every key, as `forebay config example` prints it: the
+/// defaults, and examples that are commented out with a `#` that no space follows.
 pub const EXAMPLE: &str = include_str!("config/example.toml");
 
 /// A checked configuration.

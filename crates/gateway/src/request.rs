@@ -155,14 +155,11 @@ fn call(
     let shared = &connection.worker.shared;
     let deadline = request.caller.deadline;
     let name = request.operation.name();
-    // Called at once, so that the request is in the store's future and not in this one as well.
-    let answer = shared
-        .routes
-        .store_for(request.operation.bucket())
-        .map(|store| store.call(request))
-        .ok_or(match name {
-            OperationName::CreateBucket => Code::AccessDenied,
-            _ => Code::NoSuchBucket,
-        });
+    let answer = match shared.routes.store_for(request.operation.bucket()) {
+        // Called at once, so that the request is in the store's future and not in this one too.
+        Some(store) => Ok(store.call(request)),
+        None if name == OperationName::CreateBucket => Err(Code::AccessDenied),
+        None => Err(Code::NoSuchBucket),
+    };
     async move { limits::until(deadline, &shared.clock, answer.map_err(Error::refused)?).await }
 }

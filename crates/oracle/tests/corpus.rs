@@ -16,10 +16,11 @@ fn fuzz() -> PathBuf {
 
 /// Names of the files and directories in a directory, without extensions.
 fn names(directory: &Path) -> BTreeSet<String> {
-    let name = |path: PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
-    fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| name(entry.unwrap().path()))
+    let entries = fs::read_dir(directory).expect("the directory is committed");
+    let paths = entries.map(|entry| entry.expect("a directory can be read").path());
+    let stem = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
+    paths
+        .map(|path| stem(path).expect("names are plain"))
         .collect()
 }
 

@@ -93,7 +93,10 @@ pub enum CredentialsError {
         places: String,
     },
     /// A service that gives credentials did not.
-    #[error("no credentials from the AWS provider chain")]
+    #[error(
+        "no credentials from the AWS provider chain: set AWS_ACCESS_KEY_ID and \
+         AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws, or keys in the config"
+    )]
     Service(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

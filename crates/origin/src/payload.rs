@@ -5,7 +5,7 @@
 //! | nothing | the SHA-256 of nothing |
 //! | a hash that it signed | that same hash, so that the origin verifies the client's own |
 //! | a checksum in a trailer | `aws-chunked` with that same trailer |
-//! | chunks that it signed | chunks that we sign, unless the setting is [`PayloadSigning::Unsigned`] |
+//! | chunks that it signed | chunks that we sign, unless [`PayloadSigning::Unsigned`] is set |
 //! | none of these, with an object or a part | as [`PayloadSigning`] says |
 //! | none of these, with a document | `UNSIGNED-PAYLOAD`: S3 takes chunks of data only |
 //!

@@ -31,7 +31,8 @@ pub(crate) struct Region {
 /// Place of a slice in the file of an arena.
 ///
 /// Whoever sends from the file must keep the bytes alive until the call that sends has returned;
-/// the borrow sees to that. What the kernel has taken by then stays as it is (see [`crate::arena`]).
+/// the borrow sees to that. What the kernel has taken by then stays as it is, see
+/// [`crate::arena`].
 #[derive(Debug, Clone, Copy)]
 pub struct Located<'a> {
     /// File that holds the bytes: read from it at given offsets only.
@@ -56,10 +57,11 @@ pub fn locate(slice: &[u8]) -> Option<Located<'_>> {
         let region = unsafe { &*region };
         if (region.start..region.end).contains(&start) && !slice.is_empty() {
             // SAFETY: the descriptor must stay open for the lifetime of `slice`. It is closed only
-            // after its mapping is unmapped, and the entry is cleared before that (`Mapping::drop`),
-            // so when we loaded the entry the mapping was there and owned these addresses. `slice`
-            // was alive at that moment, so it is memory of this mapping, and since memory outlives
-            // its borrows, the mapping, and with it the descriptor, outlives the slice.
+            // after its mapping is unmapped, and the entry is cleared before that
+            // (`Mapping::drop`), so when we loaded the entry the mapping was there and owned these
+            // addresses. `slice` was alive at that moment, so it is memory of this mapping, and
+            // since memory outlives its borrows, the mapping, and with it the descriptor, outlives
+            // the slice.
             #[expect(unsafe_code, reason = "the slice keeps the descriptor open")]
             let fd = unsafe { BorrowedFd::borrow_raw(region.fd) };
             return Some(Located {

@@ -13,8 +13,8 @@
 //! `x-amz-rename-source` ([`parse_source`]).
 //!
 //! Sources: Amazon S3 API Reference, each action's request syntax; Amazon S3 User Guide, "Virtual
-//! hosting of general purpose buckets". Stricter than S3: a parameter given twice, and a copy source
-//! that is the ARN of an access point.
+//! hosting of general purpose buckets". Stricter than S3: a parameter given twice, and a copy
+//! source that is the ARN of an access point.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | [`bucket`], [`key`], [`etag`], [`range`], [`condition`] | names and values that cannot be wrong |
+//! | [`bucket`], [`key`], [`etag`], [`range`], [`condition`] | values that can't be wrong |
 //! | [`operation`], [`classify`] | every operation of the API and how a request names one |
 //! | [`code`], [`xml`] | error codes, their status, and the documents that carry them |
 //! | [`sigv4`], [`post_policy`] | Signature Version 4: verify and sign, header, query and form |

@@ -6,7 +6,7 @@
 //!
 //! | metric | labels |
 //! |---|---|
-//! | `forebay_requests_total` | `operation`, `status` (`2xx` …; `cut` when no answer was finished) |
+//! | `forebay_requests_total` | `operation`, `status` (`2xx` …; `cut`: no answer was finished) |
 //! | `forebay_request_seconds` (histogram) | `operation`: from headers to the answer's last byte |
 //! | `forebay_cache_outcomes_total` | `outcome`: `hit` or the reason of RFC 9211 |
 //! | `forebay_request_body_bytes_total`, `forebay_response_body_bytes_total` | |

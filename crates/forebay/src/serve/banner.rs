@@ -18,6 +18,7 @@ use forebay_gateway::{
     },
     settings::Authentication,
 };
+use forebay_store::Identity;
 
 use super::root::Root;
 
@@ -53,7 +54,10 @@ fn write(text: &mut String, started: &Started<'_>) -> fmt::Result {
         };
         let who = match &listener.authentication {
             Authentication::Required => String::new(),
-            Authentication::Off { identity } => format!("  (no signatures: {identity:?})"),
+            Authentication::Off { identity } => match identity {
+                Identity::User(name) => format!("  (no signatures: everybody is {name:?})"),
+                Identity::Anonymous => "  (no signatures: everybody is anonymous)".to_owned(),
+            },
         };
         writeln!(text, "  listen   {scheme}://{address}{who}")?;
     }

@@ -745,11 +745,33 @@ fn a_users_file_holds_users_and_bucket_policies_only() {
     }
 }
 
+/// The example with its examples in use.
+fn whole_example() -> String {
+    let used = |line: &'static str| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') => setting,
+        _ => line,
+    };
+    EXAMPLE.lines().map(used).collect::<Vec<_>>().join("\n")
+}
+
+/// What is printed can be used as it is, and changes nothing.
+#[test]
+fn the_example_as_it_is_sets_the_defaults() {
+    let values = |config: &Config| -> BTreeSet<(String, String)> {
+        let pairs = config.entries.iter();
+        pairs
+            .map(|e| (e.key.clone(), e.value.clone()))
+            .collect()
+    };
+    let defaults = Config::load(&Sources::default(), &surroundings()).unwrap();
+    assert_eq!(values(&load(EXAMPLE).unwrap()), values(&defaults));
+}
+
 /// Goal: the example is complete and true: it passes, it shows every key there is, and what its
 /// comments call the default is the default.
 #[test]
 fn the_example_is_complete_and_true() {
-    let config = load(EXAMPLE).expect("the example passes");
+    let config = load(&whole_example()).expect("the example passes");
     let mut missing = Vec::new();
     each_key(shape::config_schema(), "", &mut |path, key| {
         let is_there = EXAMPLE.lines().any(|line| {
@@ -823,7 +845,7 @@ fn the_example_is_complete_and_true() {
 /// Goal: `config show` can't forget a key.
 #[test]
 fn every_key_of_the_schema_is_shown_when_it_is_set() {
-    let config = load(EXAMPLE).unwrap();
+    let config = load(&whole_example()).unwrap();
     let shown: BTreeSet<String> = config
         .entries
         .iter()

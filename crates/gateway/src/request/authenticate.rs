@@ -19,7 +19,7 @@ use forebay_s3::{
     },
 };
 use forebay_store::{Error, Identity, PayloadProof};
-use http::request::Parts;
+use http::{HeaderName, request::Parts};
 
 use crate::{
     server::Connection,
@@ -27,7 +27,7 @@ use crate::{
     users::{SigningScopeRef, User, Users},
 };
 
-const CONTENT_SHA256: &str = "x-amz-content-sha256";
+const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
 /// Who asks, and what vouches for the payload.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ fn unchecked(
     head: &Parts,
     now_unix_seconds: i64,
 ) -> Result<Proof, Error> {
-    let payload = match head.headers.get(CONTENT_SHA256) {
+    let payload = match head.headers.get(&CONTENT_SHA256) {
         None => PayloadMode::Unsigned,
         Some(value) => {
             let text = value.to_str().unwrap_or_default();

@@ -57,12 +57,15 @@ pub(super) fn host(head: &Parts) -> &str {
     )
 }
 
-/// Removes what ends at the gateway, by looking at the names that are there: a GET has few.
+/// Removes what ends at the gateway. It looks at the names that are there, of which a GET has few.
 pub(super) fn strip(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
+    // First the headers that these two are about, while they are there.
+    if headers.keys().any(|name| name == header::CONNECTION) {
         strip_connection(headers);
     }
-    remove_aws_chunked(headers);
+    if headers.keys().any(|name| name == header::CONTENT_ENCODING) {
+        remove_aws_chunked(headers);
+    }
     while let Some(name) = headers.keys().find(|name| is_removed(name)).cloned() {
         headers.remove(name);
     }

@@ -3,7 +3,7 @@
 //! The only place where an [`Error`] becomes an answer. An origin's own error is a response like
 //! any other and passes through as it came.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{cell::RefCell, time::Duration};
 
 use forebay_s3::{code::Code, xml::ErrorDocument};
 use forebay_store::{CacheStatus, Error, Refusal, Response};
@@ -37,9 +37,8 @@ pub(super) fn respond(
         let id = HeaderValue::from_bytes(&exchange.id().to_text())
             .expect("hex digits are a header value");
         headers.insert(REQUEST_ID, id);
-        headers.insert(HOST_ID, exchange.connection().worker.host_id().clone());
     }
-    if let Some(cache) = &cache
+    if let Some(cache) = cache
         && let Ok(value) = print(cache)
     {
         headers.append(CACHE_STATUS, value);
@@ -51,12 +50,23 @@ pub(super) fn respond(
     answer
 }
 
-/// `Cache-Status` in its printed form, in one allocation: a hit's has some thirty bytes.
-fn print(cache: &CacheStatus) -> Result<HeaderValue, header::InvalidHeaderValue> {
-    let mut text = String::with_capacity(64);
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{cache}");
-    HeaderValue::try_from(text)
+thread_local! {
+    /// The last `Cache-Status` of this thread and its printed form: hits of a second are alike.
+    static PRINTED: RefCell<Option<(CacheStatus, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+/// `Cache-Status` in its printed form.
+fn print(cache: CacheStatus) -> Result<HeaderValue, header::InvalidHeaderValue> {
+    PRINTED.with_borrow_mut(|printed| {
+        if let Some((status, value)) = printed
+            && *status == cache
+        {
+            return Ok(value.clone());
+        }
+        let value = HeaderValue::try_from(cache.to_string())?;
+        *printed = Some((cache, value.clone()));
+        Ok(value)
+    })
 }
 
 /// A refusal with the code that a leaf error names.
@@ -126,6 +136,9 @@ fn failed(exchange: &mut Exchange, error: Error) -> Response {
     exchange.is_refused(code);
     let mut response = Response::new(code.status());
     response.headers = headers;
+    // With errors only, where support asks for it: on a hit its bytes would be a measurable part.
+    let host_id = exchange.connection().worker.host_id();
+    response.headers.insert(HOST_ID, host_id.clone());
     if let Some(retry_after) = retry_after {
         let seconds = retry_after.as_secs().max(1);
         response.headers.insert(header::RETRY_AFTER, seconds.into());

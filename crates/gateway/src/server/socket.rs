@@ -3,8 +3,10 @@
 //!
 //! hyper hands over its head and the body's pieces as slices. A piece that [`forebay_pages`]
 //! finds in an arena leaves by `sendfile`, so its bytes are not copied; what stands before it
-//! leaves first, marked with `MSG_MORE` so that both share a segment. Everything else is one
-//! `writev`.
+//! leaves first. Everything else is one `writev`.
+//!
+//! `MSG_MORE`, which would put the head into the same segment as the first bytes from the file,
+//! is left out: at 100 KiB, on loopback, it doubled the CPU time of a request (30 against 16 µs).
 //!
 //! Why bytes in flight may be trusted not to change: see `forebay_pages`.
 
@@ -15,7 +17,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
@@ -47,19 +48,15 @@ impl Socket {
             .enumerate()
             .filter(|(_, slice)| slice.len() >= SENDFILE_BYTES_MIN)
             .find_map(|(index, slice)| Some((index, forebay_pages::locate(slice)?)));
-        Ok(match located {
-            None => rustix::io::writev(&self.stream, slices)?,
+        let sent_bytes = match located {
             Some((0, found)) => {
                 let mut offset = found.offset;
                 rustix::fs::sendfile(&self.stream, found.fd, Some(&mut offset), slices[0].len())?
             }
-            Some((index, _)) => rustix::net::sendmsg(
-                &self.stream,
-                &slices[..index],
-                &mut SendAncillaryBuffer::default(),
-                SendFlags::MORE | SendFlags::NOSIGNAL,
-            )?,
-        })
+            Some((index, _)) => rustix::io::writev(&self.stream, &slices[..index])?,
+            None => rustix::io::writev(&self.stream, slices)?,
+        };
+        Ok(sent_bytes)
     }
 }
 

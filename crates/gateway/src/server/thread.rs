@@ -54,7 +54,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) shard: Arc<Shard>,
     index: usize,
-    /// `x-amz-id-2` of every answer: a random name of this thread's life.
+    /// `x-amz-id-2` of errors: a random name of this thread's life.
     host_id: HeaderValue,
     /// State of the generator of request ids.
     next_id: AtomicU64,
@@ -84,7 +84,7 @@ impl Worker {
         RequestId(mix(self.next_id.fetch_add(MIX_STEP, Ordering::Relaxed)))
     }
 
-    /// What answers name as the host that made them.
+    /// What errors name as the host that made them.
     pub(crate) fn host_id(&self) -> &HeaderValue {
         &self.host_id
     }

@@ -39,12 +39,12 @@ pub enum TlsError {
         reason: String,
     },
     /// The certificate and the key do not go together, or no provider can use them.
-    #[error("use certificate {certificate}: {source}")]
+    #[error("use certificate {certificate}: {reason}")]
     Unusable {
         /// The certificate's file.
         certificate: String,
         /// What rustls says.
-        source: rustls::Error,
+        reason: rustls::Error,
     },
 }
 
@@ -123,6 +123,12 @@ fn read(paths: &TlsPaths, tickets: &Arc<dyn ProducesTickets>) -> Result<ServerCo
     let chain = CertificateDer::pem_file_iter(&paths.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unreadable(&paths.certificate, error))?;
+    if chain.is_empty() {
+        return Err(TlsError::Unreadable {
+            path: paths.certificate.display().to_string(),
+            reason: "no certificate in it; PEM is wanted".to_owned(),
+        });
+    }
     let key =
         PrivateKeyDer::from_pem_file(&paths.key).map_err(|error| unreadable(&paths.key, error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -137,10 +143,10 @@ fn read(paths: &TlsPaths, tickets: &Arc<dyn ProducesTickets>) -> Result<ServerCo
     Ok(config)
 }
 
-fn unusable(paths: &TlsPaths, source: rustls::Error) -> TlsError {
+fn unusable(paths: &TlsPaths, reason: rustls::Error) -> TlsError {
     TlsError::Unusable {
         certificate: paths.certificate.display().to_string(),
-        source,
+        reason,
     }
 }
 

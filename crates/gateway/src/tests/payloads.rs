@@ -84,6 +84,11 @@ fn every_form_of_payload_arrives_byte_for_byte() {
             assert_eq!(received, bytes, "{mode:?} {length}");
             let value = trailers.map(|map| map[CRC].to_str().unwrap().to_owned());
             assert_eq!(value.as_deref(), trailer);
+            let proof = match mode {
+                PayloadMode::StreamingUnsignedTrailer => PayloadProof::None,
+                _ => PayloadProof::Chunks,
+            };
+            assert_eq!(asked.payload_proof, proof, "{mode:?}");
             assert_eq!(asked.headers["content-encoding"], "gzip");
             assert_eq!(asked.headers["content-length"], length.to_string().as_str());
             assert!(!asked.headers.contains_key("x-amz-decoded-content-length"));

@@ -1,3 +1,5 @@
+//! Which operation a request names, by tables and by properties.
+
 use proptest::prelude::*;
 
 use super::*;

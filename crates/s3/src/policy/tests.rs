@@ -1,3 +1,5 @@
+//! What policies allow and deny: tables, AWS's documented examples, properties.
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderName, HeaderValue, Method};
@@ -1026,7 +1028,11 @@ proptest! {
     /// Goal: patterns over `bucket/key` match as the plain definition of wildcards says.
     /// Method: a recursive matcher that is too slow to use and too simple to be wrong.
     #[test]
-    fn wildcards_match_as_defined(pattern in "[ab/*?é]{1,8}", bucket in "[ab]{3}", key in "[ab/é]{1,6}") {
+    fn wildcards_match_as_defined(
+        pattern in "[ab/*?é]{1,8}",
+        bucket in "[ab]{3}",
+        key in "[ab/é]{1,6}",
+    ) {
         fn matches(pattern: &[char], text: &[char]) -> bool {
             match (pattern, text) {
                 ([], []) => true,

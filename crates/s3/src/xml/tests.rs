@@ -1,3 +1,5 @@
+//! The documents read and written, hostile ones included.
+
 use proptest::prelude::*;
 
 use super::*;
