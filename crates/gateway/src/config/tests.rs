@@ -759,9 +759,7 @@ fn whole_example() -> String {
 fn the_example_as_it_is_sets_the_defaults() {
     let values = |config: &Config| -> BTreeSet<(String, String)> {
         let pairs = config.entries.iter();
-        pairs
-            .map(|e| (e.key.clone(), e.value.clone()))
-            .collect()
+        pairs.map(|e| (e.key.clone(), e.value.clone())).collect()
     };
     let defaults = Config::load(&Sources::default(), &surroundings()).unwrap();
     assert_eq!(values(&load(EXAMPLE).unwrap()), values(&defaults));
