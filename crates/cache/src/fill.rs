@@ -139,8 +139,7 @@ impl Fill {
 
     /// Attaches a reader that wants the byte at `position` first.
     pub(crate) fn attach(self: &Arc<Self>, position: u64, role: Role) -> Attachment {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
+        let mut state = self.state.lock();
         let reader = Some(ReaderState {
             position,
             waker: None,
@@ -152,11 +151,7 @@ impl Fill {
         });
         state.readers[slot] = reader;
         state.reader_count += 1;
-        let filler = state.resume();
-        drop(guard);
-        if let Some(filler) = filler {
-            filler.wake();
-        }
+        drop(state);
         Attachment::new(Arc::clone(self), slot, role)
     }
 

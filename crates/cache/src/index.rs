@@ -4,19 +4,21 @@
 //! hash lookup and a few counters. What is removed is dropped after the lock is released, since
 //! giving a page back to the system takes longer than all the rest.
 //!
-//! Invariant: `used_bytes` is the sum of all weights (`audit`), and above the capacity only while
-//! an insertion makes room.
+//! Room is taken before anything is stored in it, so that memory never exceeds the capacity.
+//!
+//! Invariant: `used_bytes` is the sum of all weights and of the room taken ([`Room`]; `audit`).
 //! Not here: which entry makes room (`shard`), whether a record is fresh (`freshness`).
 
 use std::{
     hash::BuildHasher,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use bytes::Bytes;
+use forebay_pages::Arena;
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use forebay_telemetry::cache::CacheMetrics;
 use hashbrown::DefaultHashBuilder;
@@ -33,8 +35,11 @@ mod shard;
 
 use shard::{Entry, Shard};
 
-/// Shards, a power of two: with so many, two cores rarely ask for the same one.
-const SHARD_COUNT: usize = 64;
+/// Most shards: with so many, two cores rarely ask for the same one.
+const SHARD_COUNT_MAX: u64 = 64;
+/// A shard has room for so many pages at least: which entry makes room is decided within one, and
+/// among few there is not much to decide.
+const SHARD_PAGES_MIN: u64 = 64;
 /// Pages of a forgotten version that are looked for and removed at once; those beyond are found
 /// by nobody any more and make room when their turn comes.
 const FORGOTTEN_PAGES_MAX: u64 = 4096;
@@ -46,6 +51,8 @@ pub(crate) struct Index {
     hasher: DefaultHashBuilder,
     epochs: Epochs,
     used_bytes: AtomicU64,
+    /// Shards make room in turns.
+    next_to_evict: AtomicUsize,
     capacity_bytes: u64,
     page_bytes: PageBytes,
     metrics: CacheMetrics,
@@ -68,20 +75,51 @@ pub(crate) enum Stored {
     Yes,
     /// A write passed since the origin was asked.
     Outdated,
-    /// It is larger than the cache.
-    TooLarge,
+    /// It is larger than the cache, or others have taken the room.
+    NoRoom,
+}
+
+/// Room taken in the index; given back when dropped, unless something was stored in it.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    index: &'a Index,
+    bytes: u64,
+}
+
+impl Room<'_> {
+    /// The room is that of an entry from now on.
+    fn keep(self) -> u64 {
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        bytes
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.index
+            .used_bytes
+            .fetch_sub(self.bytes, Ordering::Relaxed);
+        self.index.metrics.used.dec_by(signed(self.bytes));
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 impl Index {
     pub(crate) fn new(capacity_bytes: u64, page_bytes: PageBytes, metrics: CacheMetrics) -> Self {
-        metrics
-            .capacity
-            .set(i64::try_from(capacity_bytes).unwrap_or(i64::MAX));
+        metrics.capacity.set(signed(capacity_bytes));
+        let shard_count = (capacity_bytes / page_bytes.get() / SHARD_PAGES_MIN)
+            .clamp(1, SHARD_COUNT_MAX)
+            .next_power_of_two();
         Self {
-            shards: (0..SHARD_COUNT).map(|_| Mutex::default()).collect(),
+            shards: (0..shard_count).map(|_| Mutex::default()).collect(),
             hasher: DefaultHashBuilder::default(),
             epochs: Epochs::new(),
             used_bytes: AtomicU64::new(0),
+            next_to_evict: AtomicUsize::new(0),
             capacity_bytes,
             page_bytes,
             metrics,
@@ -126,73 +164,111 @@ impl Index {
         self.shard(hash).lock().has_page(hash, vid, page_index)
     }
 
-    /// Stores a record in the place of any other of its object, unless a write passed meanwhile.
+    /// Takes room for a record, its page included, by evicting others; `None` when it is larger
+    /// than the cache, or others have taken all the room for what they are about to store.
+    pub(crate) fn room_for_version(&self, version: &Version, page_length: u64) -> Option<Room<'_>> {
+        let page = Arena::footprint_bytes(page_length);
+        self.room(shard::OVERHEAD_BYTES + version.footprint_bytes() + page)
+    }
+
+    /// The same for a page of so many bytes.
+    pub(crate) fn room_for_page(&self, page_length: u64) -> Option<Room<'_>> {
+        let page = Arena::footprint_bytes(page_length);
+        self.room(shard::OVERHEAD_BYTES + shard::PAGE_OWNER_BYTES + page)
+    }
+
+    fn room(&self, bytes: u64) -> Option<Room<'_>> {
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.metrics.used.inc_by(signed(bytes));
+        let room = Room { index: self, bytes };
+        let mut empty_count = 0;
+        while self.used_bytes() > self.capacity_bytes {
+            let next = self.next_to_evict.fetch_add(1, Ordering::Relaxed);
+            let evicted = self.shards[next & (self.shards.len() - 1)].lock().evict();
+            if let Some((entry, weight)) = evicted {
+                empty_count = 0;
+                self.gone(weight);
+                self.metrics.evictions.inc();
+                drop(entry);
+            } else {
+                empty_count += 1;
+                if empty_count > self.shards.len() {
+                    return None;
+                }
+            }
+        }
+        Some(room)
+    }
+
+    /// Stores a record that has no page in the place of any other of its object.
     pub(crate) fn put_version(&self, version: Arc<Version>, now_ms: i64) -> Stored {
+        match self.room_for_version(&version, 0) {
+            Some(room) => self.put_version_in(room, version, now_ms),
+            None => Stored::NoRoom,
+        }
+    }
+
+    /// Stores a record in the place of any other of its object, unless a write passed meanwhile.
+    pub(crate) fn put_version_in(
+        &self,
+        room: Room<'_>,
+        version: Arc<Version>,
+        now_ms: i64,
+    ) -> Stored {
         let stamp = version.stamp;
-        let hash = stamp.key_hash();
-        let weight = shard::OVERHEAD_BYTES + version.footprint_bytes();
-        self.put(hash, Entry::Version(version), weight, now_ms, || {
-            self.epochs.is_current(&stamp)
-        })
+        let is_current = || self.epochs.is_current(&stamp);
+        self.put(
+            stamp.key_hash(),
+            Entry::Version(version),
+            room,
+            now_ms,
+            is_current,
+        )
     }
 
     /// Stores a page. It can't be outdated: it belongs to its version for ever.
-    pub(crate) fn put_page(&self, vid: Vid, page_index: u64, page: Bytes, now_ms: i64) -> Stored {
-        let footprint = forebay_pages::Arena::footprint_bytes(page.len() as u64);
-        let weight = shard::OVERHEAD_BYTES + shard::PAGE_OWNER_BYTES + footprint;
+    pub(crate) fn put_page_in(
+        &self,
+        room: Room<'_>,
+        vid: Vid,
+        page_index: u64,
+        page: Bytes,
+        now_ms: i64,
+    ) -> Stored {
         let hash = self.page_hash(vid, page_index);
-        let entry = Entry::Page {
-            vid,
-            page_index,
-            page,
-        };
-        self.put(hash, entry, weight, now_ms, || true)
+        self.put(
+            hash,
+            Entry::Page {
+                vid,
+                page_index,
+                page,
+            },
+            room,
+            now_ms,
+            || true,
+        )
     }
 
     fn put(
         &self,
         hash: u64,
         entry: Entry,
-        weight: u64,
+        room: Room<'_>,
         now_ms: i64,
         is_current: impl Fn() -> bool,
     ) -> Stored {
-        if weight > self.capacity_bytes {
-            return Stored::TooLarge;
+        let mut shard = self.shard(hash).lock();
+        // Under the lock: a writer moves the counter on before it locks the shard to remove.
+        if !is_current() {
+            return Stored::Outdated;
         }
-        let mut removed = Vec::new();
-        {
-            let mut shard = self.shard(hash).lock();
-            // Under the lock: a writer moves the counter on before it locks the shard to remove.
-            if !is_current() {
-                return Stored::Outdated;
-            }
-            self.come(weight);
-            if let Some((entry, weight)) = shard.insert(hash, entry, weight, now_ms) {
-                self.gone(weight);
-                removed.push(entry);
-            }
-            self.make_room(&mut shard, &mut removed);
-        }
-        // A shard that has nothing left to give: the next ones have.
-        for shard in &self.shards {
-            if self.used_bytes() <= self.capacity_bytes {
-                break;
-            }
-            self.make_room(&mut shard.lock(), &mut removed);
+        let replaced = shard.insert(hash, entry, room.keep(), now_ms);
+        drop(shard);
+        self.metrics.entries.inc();
+        if let Some((_, weight)) = &replaced {
+            self.gone(*weight);
         }
         Stored::Yes
-    }
-
-    fn make_room(&self, shard: &mut Shard, removed: &mut Vec<Entry>) {
-        while self.used_bytes() > self.capacity_bytes {
-            let Some((entry, weight)) = shard.evict() else {
-                break;
-            };
-            self.gone(weight);
-            self.metrics.evictions.inc();
-            removed.push(entry);
-        }
     }
 
     /// Makes everything that a write may have changed unknown, and fills under way unfit to store.
@@ -246,19 +322,9 @@ impl Index {
         }
     }
 
-    fn come(&self, weight: u64) {
-        self.used_bytes.fetch_add(weight, Ordering::Relaxed);
-        self.metrics
-            .used
-            .inc_by(i64::try_from(weight).unwrap_or(i64::MAX));
-        self.metrics.entries.inc();
-    }
-
     fn gone(&self, weight: u64) {
         self.used_bytes.fetch_sub(weight, Ordering::Relaxed);
-        self.metrics
-            .used
-            .dec_by(i64::try_from(weight).unwrap_or(i64::MAX));
+        self.metrics.used.dec_by(signed(weight));
         self.metrics.entries.dec();
     }
 
@@ -281,7 +347,7 @@ impl Index {
 
     /// Bits that neither the tables (the lowest and the highest seven) nor the epochs use.
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[(hash >> 32) as usize & (SHARD_COUNT - 1)]
+        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
 
     /// Checks that the accounts are right, for tests.

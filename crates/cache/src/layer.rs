@@ -23,6 +23,10 @@ use crate::{
 /// as long as a slow client likes. Larger bodies look their pages up as they go.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// Pages that have made room but are still being sent may take this share of the capacity, as a
+/// divisor, on top of it: an eighth. When slow clients hold more, new pages are not stored.
+const STILL_SENT_DIVISOR: u64 = 8;
+
 /// The shared parts.
 pub(crate) struct Layer {
     pub inner: Arc<dyn Store>,
@@ -45,9 +49,10 @@ impl Layer {
         metrics: CacheMetrics,
     ) -> Self {
         let capacity_bytes = settings.capacity_bytes;
-        let arena = Arena::new(capacity_bytes).unwrap_or_else(|error| {
+        let arena_bytes = capacity_bytes + capacity_bytes / STILL_SENT_DIVISOR;
+        let arena = Arena::new(arena_bytes).unwrap_or_else(|error| {
             tracing::warn!(%error, "page memory lies on the heap: no file for it");
-            Arena::on_heap(capacity_bytes)
+            Arena::on_heap(arena_bytes)
         });
         let index = Index::new(capacity_bytes, settings.page_bytes, metrics.clone());
         let start = clock.now();

@@ -247,7 +247,8 @@ async fn pump(
                 if let Some(page) = page {
                     storing = store(layer, fill, deposit, page, storing).await;
                 } else if let Some(deposit) = deposit.filter(|d| d.version.size_bytes == 0) {
-                    put_whole(layer, deposit, Bytes::new());
+                    let version = Arc::new(deposit.version.with_page(Bytes::new()));
+                    layer.index.put_version(version, layer.now_ms());
                 }
                 finished(storing).await;
                 fill.end(End::Whole);
@@ -329,26 +330,32 @@ async fn finished(storing: Option<JoinHandle<()>>) {
 }
 
 fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
-    let stored = layer
-        .arena
-        .store(&page.pieces)
-        .map(|bytes| match deposit.shape {
-            Shape::OnePage => put_whole(layer, deposit, bytes),
-            Shape::ManyPages => {
-                let page_index = layer.settings.page_bytes.index_of(page.start);
-                layer
-                    .index
-                    .put_page(deposit.version.vid, page_index, bytes, layer.now_ms())
-            }
-        });
-    match stored {
-        Some(Stored::Yes) => layer.metrics.stored.inc(),
-        Some(Stored::Outdated | Stored::TooLarge) | None => layer.metrics.not_stored.inc(),
+    match put_page(layer, deposit, page) {
+        Stored::Yes => layer.metrics.stored.inc(),
+        Stored::Outdated | Stored::NoRoom => layer.metrics.not_stored.inc(),
     };
     fill.settle(page.end);
 }
 
-fn put_whole(layer: &Layer, deposit: &Deposit, page: Bytes) -> Stored {
-    let version = Arc::new(deposit.version.with_page(page));
-    layer.index.put_version(version, layer.now_ms())
+/// Room in the index first, which makes others leave the arena, then the copy.
+fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
+    let (index, version, now_ms) = (&layer.index, &deposit.version, layer.now_ms());
+    let length = page.end - page.start;
+    let room = match deposit.shape {
+        Shape::OnePage => index.room_for_version(version, length),
+        Shape::ManyPages => index.room_for_page(length),
+    };
+    let Some(room) = room else {
+        return Stored::NoRoom;
+    };
+    let Some(bytes) = layer.arena.store(&page.pieces) else {
+        return Stored::NoRoom;
+    };
+    match deposit.shape {
+        Shape::OnePage => index.put_version_in(room, Arc::new(version.with_page(bytes)), now_ms),
+        Shape::ManyPages => {
+            let page_index = layer.settings.page_bytes.index_of(page.start);
+            index.put_page_in(room, version.vid, page_index, bytes, now_ms)
+        }
+    }
 }

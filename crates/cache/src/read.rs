@@ -335,8 +335,9 @@ impl Reading {
         version: Arc<Version>,
         attachment: Option<Attachment>,
     ) -> Result<Try, Error> {
-        let ages = version.ages(self.layer.now_ms());
-        let age_seconds = ages.validated_ms / 1000;
+        let now_ms = self.layer.now_ms();
+        let age_seconds = version.ages(now_ms).validated_ms / 1000;
+        version.used(now_ms);
         let from_store = self.validated && age_seconds <= 0;
         let age_seconds = (!from_store).then_some(age_seconds.max(0));
         match answer::answer(&self.plan, &version, age_seconds) {
@@ -367,7 +368,9 @@ impl Reading {
             if let Some(body) = layer.body_from_pages(&version, range.clone(), now_ms) {
                 return Ok(Found::Body(body));
             }
-            if !layer.has_pages(&version, &range) {
+            if layer.has_pages(&version, &range) {
+                layer.metrics.hit_bytes.inc_by(range.end - range.start);
+            } else {
                 self.forward.get_or_insert(Forward::Partial);
             }
         }

@@ -4,7 +4,9 @@ mod coherence;
 mod fills;
 mod model;
 mod origin;
+mod origins;
 mod reads;
+mod threads;
 mod writes;
 
 use std::sync::Arc;

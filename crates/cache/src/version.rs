@@ -242,7 +242,7 @@ impl Version {
         }
     }
 
-    /// Memory that the record takes, its page included, the index not.
+    /// Memory that the record takes, its page included, if it has one; the index not.
     pub(crate) fn footprint_bytes(&self) -> u64 {
         let texts = self.object.bucket.as_str().len()
             + self.object.key.as_str().len()

@@ -66,9 +66,9 @@ pub(crate) async fn write(
     };
     let guard = Guard::new(Arc::clone(&layer), changes);
     let mut response = layer.inner.call(request).await?;
-    guard.invalidate();
     // CompleteMultipartUpload and CopyObject may say 200 first and only do the work then.
     if response.body.length().is_none() {
+        guard.invalidate();
         let body = std::mem::take(&mut response.body);
         response.body = Body::stream(Guarded { body, guard });
     }

@@ -65,6 +65,21 @@ async fn a_stale_version_that_has_changed_is_replaced_in_one_request() {
 }
 
 #[tokio::test]
+async fn a_fill_that_takes_longer_than_the_ttl_is_joined_by_nobody_new() {
+    let fixture = Fixture::new().await;
+    fixture.put("key", 300 * KIB).await;
+    fixture.origin.gate.close_at(150_000);
+    let slow = requests::get("bucket", "key")
+        .call(&*fixture.cache)
+        .await
+        .unwrap();
+    fixture.put_bytes("key", vec![5; 1000]).await;
+    fixture.clock.advance(TTL);
+    assert_eq!(fixture.get("key").await.body, vec![5; 1000]);
+    drop(slow);
+}
+
+#[tokio::test]
 async fn a_stale_version_that_is_gone_is_forgotten() {
     for method in [requests::get, requests::head] {
         let fixture = Fixture::new().await;

@@ -60,11 +60,10 @@ fn uses_within_a_second_are_one() {
         assert!(touch(&mut shard, 1, now_ms));
     }
     put(&mut shard, 2, 1000);
-    assert!(touch(&mut shard, 2, 2000));
     assert_eq!(
         evicted(&mut shard, WEIGHT),
         [1],
-        "entry 1 was used only while it was new"
+        "it was used only while it was new"
     );
 }
 
