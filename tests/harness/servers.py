@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,8 @@ REGION = "us-east-1"
 AS_CONFIGURED = 0
 START_TIMEOUT_SECONDS = 20
 STOP_TIMEOUT_SECONDS = 30
+# Ports that this run has used already.
+_given = set()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +78,21 @@ class Server:
 
 
 def free_port():
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A loopback port that was free a moment ago.
+
+    Below the ports that the kernel gives to outgoing connections (32768 and up, by default), so
+    that none of those takes it before the server does.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def wait_until(is_ready, what, timeout_seconds=START_TIMEOUT_SECONDS):
