@@ -2,7 +2,7 @@
 //!
 //! [`CacheLayer`] is for `GetObject` and `HeadObject`; writes pass through it and invalidate what
 //! they may have changed; every other operation passes untouched. What it keeps is of two kinds,
-//! in one [`index`]: *version records* ([`version`]: what is known of an object's current version)
+//! in one `index`: *version records* (`version`: what is known of an object's current version)
 //! and *pages* of versions. A page is found by its version's id alone, so it can age out but never
 //! be wrong: coherence is only about the small records.
 //!
@@ -10,13 +10,13 @@
 //!
 //! | module | step |
 //! |---|---|
-//! | [`plan`] | what is asked for; or that the cache is not for it |
-//! | [`read`] | a hit, or: learn what version there is, collect its bytes |
-//! | [`freshness`] | may the stored record answer (pure) |
-//! | [`answer`] | status and headers for this client (pure) |
-//! | [`ask`], [`fill`], [`fills`], [`pump`] | origin requests that serve many readers at once |
-//! | [`reader`] | a body from pages and fills |
-//! | [`write`](mod@write), [`epochs`] | invalidation without races |
+//! | `plan` | what is asked for; or that the cache is not for it |
+//! | `read` | a hit, or: learn what version there is, collect its bytes |
+//! | `freshness` | may the stored record answer (pure) |
+//! | `answer` | status and headers for this client (pure) |
+//! | `ask`, `fill`, `fills`, `pump` | origin requests that serve many readers at once |
+//! | `reader` | a body from pages and fills |
+//! | `write`, `epochs` | invalidation without races |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
