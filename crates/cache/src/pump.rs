@@ -94,6 +94,18 @@ pub(crate) async fn run(layer: Arc<Layer>, fill: Arc<Fill>, request: Request) {
     }
 }
 
+/// What an answer tells of the object's version, if it is one that may be kept.
+fn learned(
+    layer: &Layer,
+    fill: &Fill,
+    answer: &Result<Response, Error>,
+    now_ms: i64,
+) -> Option<Learned> {
+    let response = answer.as_ref().ok()?;
+    let (object, settings) = (&fill.object, &layer.settings);
+    version::learn(Method::Get, object, fill.stamp, response, settings, now_ms)
+}
+
 /// Judges the answer to a fill that wants to know the version.
 fn judge_learned(
     layer: &Layer,
@@ -102,17 +114,7 @@ fn judge_learned(
     answer: Result<Response, Error>,
 ) -> Option<(Body, Option<Arc<Deposit>>)> {
     let now_ms = layer.now_ms();
-    let learned = answer.as_ref().ok().and_then(|response| {
-        let settings = &layer.settings;
-        version::learn(
-            Method::Get,
-            &fill.object,
-            fill.stamp,
-            response,
-            settings,
-            now_ms,
-        )
-    });
+    let learned = learned(layer, fill, &answer, now_ms);
     if let Some(stale) = stale {
         if version::status(&answer) == Some(StatusCode::NOT_MODIFIED) {
             stale.validated(now_ms);
@@ -140,18 +142,7 @@ fn judge_extent(
     range: &Range<u64>,
     answer: Result<Response, Error>,
 ) -> Option<(Body, Option<Arc<Deposit>>)> {
-    let now_ms = layer.now_ms();
-    let learned = answer.as_ref().ok().and_then(|response| {
-        let settings = &layer.settings;
-        version::learn(
-            Method::Get,
-            &fill.object,
-            fill.stamp,
-            response,
-            settings,
-            now_ms,
-        )
-    });
+    let learned = learned(layer, fill, &answer, layer.now_ms());
     if let Some(Learned {
         version: found,
         covers,
