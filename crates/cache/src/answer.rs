@@ -114,7 +114,7 @@ fn response(
     response
 }
 
-/// The record has an `Age` already, so setting it moves nothing.
+/// The record has an `Age` already, so setting it hashes one name and moves nothing.
 fn set_age(answer: &mut HeaderMap, age_seconds: Option<i64>) {
     let Some(seconds) = age_seconds else {
         answer.remove(header::AGE);
@@ -127,7 +127,12 @@ fn set_age(answer: &mut HeaderMap, age_seconds: Option<i64>) {
         || seconds.max(0).into(),
         |text| HeaderValue::from_static(text),
     );
-    answer.insert(header::AGE, value);
+    match answer.get_mut(header::AGE) {
+        Some(age) => *age = value,
+        None => {
+            answer.insert(header::AGE, value);
+        }
+    }
 }
 
 fn not_modified(version: &Version, age_seconds: Option<i64>) -> Response {

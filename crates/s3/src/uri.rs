@@ -25,11 +25,10 @@ pub struct InvalidUri;
 /// # Errors
 /// [`InvalidUri`] when a `%` has no two hex digits after it or the result is not UTF-8.
 pub fn decode_path(encoded: &str) -> Result<Cow<'_, str>, InvalidUri> {
-    let mut escapes = encoded.split('%');
-    // What comes before the first `%` is no escape; most keys have none.
-    if escapes.next().map(str::len) == Some(encoded.len()) {
+    let Some(first) = memchr::memchr(b'%', encoded.as_bytes()) else {
         return Ok(Cow::Borrowed(encoded));
-    }
+    };
+    let mut escapes = encoded[first + 1..].split('%');
     let whole = |escape: &str| {
         escape
             .as_bytes()

@@ -40,7 +40,7 @@ pub(super) struct Proof {
     /// How the payload is framed.
     pub(super) payload: PayloadMode,
     /// What verifies the payload's chunks, where they are signed.
-    pub(super) chunk_signer: Option<ChunkSigner>,
+    pub(super) chunk_signer: Option<Box<ChunkSigner>>,
     /// When it was proved, Unix seconds.
     pub(super) now_unix_seconds: i64,
 }
@@ -96,7 +96,7 @@ pub(super) fn prove(connection: &Connection, head: &Parts, host: &str) -> Result
     let payload = verified.payload();
     let chunk_signer = match payload {
         PayloadMode::StreamingSigned | PayloadMode::StreamingSignedTrailer => {
-            Some(verified.chunk_signer(&key))
+            Some(Box::new(verified.chunk_signer(&key)))
         }
         PayloadMode::Sha256(_) | PayloadMode::Unsigned | PayloadMode::StreamingUnsignedTrailer => {
             None

@@ -33,11 +33,10 @@ pub(super) fn respond(
         body,
         cache,
     } = response;
-    if !headers.contains_key(REQUEST_ID) {
-        let id = HeaderValue::from_bytes(&exchange.id().to_text())
-            .expect("hex digits are a header value");
-        headers.insert(REQUEST_ID, id);
-    }
+    // An origin's own id stays: its support asks for it.
+    headers.entry(REQUEST_ID).or_insert_with(|| {
+        HeaderValue::from_bytes(&exchange.id().to_text()).expect("hex digits are a header value")
+    });
     if let Some(cache) = cache
         && let Ok(value) = print(cache)
     {

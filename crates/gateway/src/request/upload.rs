@@ -75,15 +75,20 @@ pub(super) async fn take(
     head: &mut Parts,
     operation: OperationName,
     payload: PayloadMode,
-    chunk_signer: Option<ChunkSigner>,
+    chunk_signer: Option<Box<ChunkSigner>>,
     connection: &Connection,
 ) -> Result<Body, Error> {
     let about = match operation {
         OperationName::CompleteMultipartUpload => ChecksumHeader::OfObject,
         _ => ChecksumHeader::OfPayload,
     };
-    let intake =
-        Intake::new(&head.headers, payload, about, chunk_signer).map_err(|error| refuse(&error))?;
+    let intake = Intake::new(
+        &head.headers,
+        payload,
+        about,
+        chunk_signer.map(|signer| *signer),
+    )
+    .map_err(|error| refuse(&error))?;
     let mut length = intake.expected().length;
     if length.is_none() && unread.is_empty() && head.version == http::Version::HTTP_2 {
         // There the end of the stream is as good as a length.

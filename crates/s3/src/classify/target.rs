@@ -45,6 +45,9 @@ fn decode(encoded: &str) -> Result<Cow<'_, str>, ClassifyError> {
 /// Of the domains that fit, the longest decides: with `example.com` and `s3.example.com`, the host
 /// `s3.example.com` is no bucket.
 fn bucket_of_host<'a>(host: &'a str, domains: &[String]) -> Option<Cow<'a, str>> {
+    if domains.is_empty() {
+        return None;
+    }
     let host = without_port(host);
     let mut longest: Option<&str> = None;
     for domain in domains {

@@ -14,26 +14,27 @@ use crate::{
     xml::DeleteEntry,
 };
 
-/// Most needs of one request: a PUT of an unknown sub-resource with a copy source and each header
-/// that asks for one has seven.
-const NEEDS_MAX: usize = 8;
-
-/// The needs of one request, all of which must be allowed; on the stack.
+/// The needs of one request, all of which must be allowed: seven at most, of a PUT of an unknown
+/// sub-resource with a copy source and each header that asks for one.
 #[derive(Debug, Default)]
 pub struct Needs {
-    needs: [Option<Need>; NEEDS_MAX],
-    count: usize,
+    /// Most requests need one thing, which costs no allocation.
+    first: Option<Need>,
+    rest: Vec<Need>,
 }
 
 impl Needs {
     /// The needs, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Need> {
-        self.needs[..self.count].iter().flatten()
+        self.first.iter().chain(&self.rest)
     }
 
     fn push(&mut self, need: Need) {
-        self.needs[self.count] = Some(need);
-        self.count += 1;
+        if self.first.is_none() {
+            self.first = Some(need);
+        } else {
+            self.rest.push(need);
+        }
     }
 
     fn push_object(&mut self, action: Action, object: &ObjectId) {
@@ -54,19 +55,15 @@ impl Needs {
 
 impl IntoIterator for Needs {
     type Item = Need;
-    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Need>, NEEDS_MAX>>;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Need>, std::vec::IntoIter<Need>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.needs.into_iter().flatten()
+        self.first.into_iter().chain(self.rest)
     }
 }
 
 /// What stands between a request and its being allowed.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "on the stack once a request, never kept"
-)]
 pub enum Access {
     /// Each of these must be allowed.
     Needs(Needs),

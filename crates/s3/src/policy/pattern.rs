@@ -79,10 +79,23 @@ impl Subject<'_> {
     }
 
     fn has_at(self, at: usize, literal: &str) -> bool {
-        literal
-            .bytes()
-            .enumerate()
-            .all(|(i, byte)| self.byte(at + i) == Some(byte))
+        let has = |text: &str, at: usize, part: &[u8]| {
+            text.as_bytes()
+                .get(at..)
+                .is_some_and(|rest| rest.starts_with(part))
+        };
+        let literal = literal.as_bytes();
+        let (bucket, key) = match self {
+            Self::Text(text) => return has(text, at, literal),
+            Self::Joined(bucket, key) => (bucket, key),
+        };
+        let Some(left) = bucket.len().checked_sub(at) else {
+            return has(key, at - bucket.len() - 1, literal);
+        };
+        let (of_bucket, rest) = literal.split_at(left.min(literal.len()));
+        let of_key = rest.strip_prefix(b"/");
+        has(bucket, at, of_bucket)
+            && (rest.is_empty() || of_key.is_some_and(|part| has(key, 0, part)))
     }
 }
 

@@ -8,8 +8,11 @@
 //! The canonical path is the decoded path with each byte encoded once and `/` kept; in the query
 //! a `+` means a space.
 
-use http::{HeaderMap, Method};
+use http::header::GetAll;
+use http::{HeaderMap, HeaderValue, Method};
 use sha2::{Digest, Sha256};
+
+use super::presented::{AMZ_DATE, CONTENT_SHA256, pieces};
 
 /// What is signed of a request.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +83,7 @@ impl CanonicalRequest<'_> {
             put_query(sink, query);
         }
         sink.put(b"\n");
-        for name in self.signed_headers.split(';') {
+        for name in pieces(self.signed_headers, b';') {
             put_header(sink, parts, name)?;
         }
         sink.put(b"\n");
@@ -109,7 +112,7 @@ fn put_header(
     if name == "host" {
         put_collapsed(sink, parts.host.as_bytes());
     } else {
-        let mut values = parts.headers.get_all(name).iter();
+        let mut values = values(parts.headers, name).iter();
         put_collapsed(sink, values.next().ok_or(AbsentHeader)?.as_bytes());
         for value in values {
             sink.put(b",");
@@ -120,9 +123,21 @@ fn put_header(
     Ok(())
 }
 
+/// The values of a header. The two that every request signs are known by name, which spares
+/// parsing it.
+fn values<'a>(headers: &'a HeaderMap, name: &str) -> GetAll<'a, HeaderValue> {
+    [AMZ_DATE, CONTENT_SHA256]
+        .iter()
+        .find(|known| known.as_str() == name)
+        .map_or_else(|| headers.get_all(name), |known| headers.get_all(known))
+}
+
 /// Writes a header value trimmed, with each run of spaces inside as one space.
 fn put_collapsed(sink: &mut impl Sink, value: &[u8]) {
     let mut rest = value.trim_ascii();
+    if memchr::memchr(b' ', rest).is_none() {
+        return sink.put(rest);
+    }
     while let Some(at) = rest.windows(2).position(|pair| pair == b"  ") {
         sink.put(&rest[..=at]);
         let spaces = rest[at..].iter().take_while(|byte| **byte == b' ').count();

@@ -85,18 +85,30 @@ impl PayloadText {
 
 fn parse_hex(text: &str) -> Option<[u8; 32]> {
     let text: &[u8; 64] = text.as_bytes().try_into().ok()?;
-    let nibble = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    };
-    let mut digest = [0; 32];
+    let (mut digest, mut seen) = ([0; 32], 0);
     for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+        seen |= high | low;
+        *byte = high << 4 | low & 0x0F;
     }
-    Some(digest)
+    // Looked at once: a branch for each digit would be most of the time that this takes.
+    (seen & NO_DIGIT == 0).then_some(digest)
 }
+
+/// What [`NIBBLES`] has for a byte that is no hex digit.
+const NO_DIGIT: u8 = 0x80;
+
+/// The value of each hex digit, in either case.
+const NIBBLES: [u8; 256] = {
+    let mut nibbles = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        nibbles[b"0123456789abcdef"[value as usize] as usize] = value;
+        nibbles[b"0123456789ABCDEF"[value as usize] as usize] = value;
+        value += 1;
+    }
+    nibbles
+};
 
 #[cfg(test)]
 mod tests {

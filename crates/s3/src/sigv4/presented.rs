@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, DATE};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::canonical::decode_query;
 use super::error::{AuthError, ExpiresFault, Form, ScopeFault};
 use super::{ALGORITHM, EXPIRES_SECONDS_MAX, PayloadMode, RequestParts, TERMINAL};
 use crate::time::{AmzDate, parse_http_date};
 
-const CONTENT_SHA256: &str = "x-amz-content-sha256";
+pub(super) const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+pub(super) const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
+const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 /// A signature as a request brought it. Nothing of it is believed yet: see [`Presented::check`].
@@ -40,7 +42,7 @@ impl<'a> Presented<'a> {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => Err(AuthError::TwoMechanisms),
             (Some(value), None) => {
-                let value = value.to_str().map_err(|_| AuthError::UnsupportedType)?;
+                let value = ascii(value).ok_or(AuthError::UnsupportedType)?;
                 Self::from_header(value, parts.headers).map(Some)
             }
             (None, Some(query)) => Self::from_query(query, parts.headers).map(Some),
@@ -88,7 +90,8 @@ impl<'a> Presented<'a> {
     }
 
     fn from_header(value: &'a str, headers: &'a HeaderMap) -> Result<Self, AuthError> {
-        let (scheme, rest) = value.trim().split_once(' ').unwrap_or((value.trim(), ""));
+        let value = value.trim_ascii();
+        let (scheme, rest) = split_once(value, b' ').unwrap_or((value, ""));
         if scheme != ALGORITHM {
             let is_aws = scheme == "AWS" || scheme.starts_with("AWS4-");
             return Err(if is_aws {
@@ -98,13 +101,12 @@ impl<'a> Presented<'a> {
             });
         }
         let (mut credential, mut signed_headers, mut signature) = (None, None, None);
-        for component in rest
-            .split(',')
-            .map(str::trim)
+        for component in pieces(rest, b',')
+            .map(str::trim_ascii)
             .filter(|text| !text.is_empty())
         {
             let malformed = || AuthError::HeaderComponent(component.to_owned());
-            let (name, value) = component.split_once('=').ok_or_else(malformed)?;
+            let (name, value) = split_once(component, b'=').ok_or_else(malformed)?;
             match name {
                 "Credential" => credential = Some(value),
                 "SignedHeaders" => signed_headers = Some(value),
@@ -123,7 +125,7 @@ impl<'a> Presented<'a> {
                 fault,
             })?;
         let content_sha256 =
-            header(headers, CONTENT_SHA256).ok_or(AuthError::ContentSha256Missing)?;
+            header(headers, &CONTENT_SHA256).ok_or(AuthError::ContentSha256Missing)?;
         Ok(Self {
             form: Form::Header,
             credential,
@@ -133,7 +135,7 @@ impl<'a> Presented<'a> {
             expires_seconds: None,
             payload: parse_payload(content_sha256)?,
             payload_hash: content_sha256.into(),
-            session_token: header(headers, "x-amz-security-token").map(Cow::from),
+            session_token: header(headers, &SECURITY_TOKEN).map(Cow::from),
         })
     }
 
@@ -158,8 +160,10 @@ impl<'a> Presented<'a> {
             form: Form::Query,
             fault,
         })?;
-        let sent = header(headers, CONTENT_SHA256);
-        let is_signed = signed_headers.split(';').any(|name| name == CONTENT_SHA256);
+        let sent = header(headers, &CONTENT_SHA256);
+        let is_signed = signed_headers
+            .split(';')
+            .any(|name| name == CONTENT_SHA256.as_str());
         let payload_hash = query
             .content_sha256
             .or(sent.filter(|_| is_signed).map(Cow::from))
@@ -191,7 +195,7 @@ pub(crate) struct Credential<'a> {
 
 impl<'a> Credential<'a> {
     pub(crate) fn parse(text: Cow<'a, str>) -> Result<Self, ScopeFault> {
-        let before = |end: usize| text[..end].rfind('/').map(|slash| slash + 1);
+        let before = |end: usize| memchr::memrchr(b'/', &text.as_bytes()[..end]).map(|at| at + 1);
         let starts = || {
             let terminal_at = before(text.len())?;
             let service_at = before(terminal_at - 1)?;
@@ -282,16 +286,46 @@ impl<'a> QueryParameters<'a> {
     }
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    ascii(headers.get(name)?)
+}
+
+/// The text of a value, if it is ASCII: `HeaderValue::to_str`, which looks at each byte by itself.
+fn ascii(value: &HeaderValue) -> Option<&str> {
+    let bytes = value.as_bytes();
+    if bytes.is_ascii() {
+        std::str::from_utf8(bytes).ok()
+    } else {
+        None
+    }
+}
+
+/// `str::split` at an ASCII byte.
+pub(super) fn pieces(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (piece, after) = match split_once(text, separator) {
+            Some((piece, after)) => (piece, Some(after)),
+            None => (text, None),
+        };
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// `str::split_once` at an ASCII byte.
+fn split_once(text: &str, separator: u8) -> Option<(&str, &str)> {
+    let at = memchr::memchr(separator, text.as_bytes())?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// When the request was signed: `x-amz-date`, or `Date` in either form where there is none.
 fn request_date(headers: &HeaderMap) -> Option<AmzDate> {
-    if let Some(value) = headers.get("x-amz-date") {
-        return AmzDate::parse(value.to_str().ok()?);
+    if let Some(value) = headers.get(AMZ_DATE) {
+        return AmzDate::parse(ascii(value)?);
     }
-    let value = headers.get(DATE)?.to_str().ok()?;
+    let value = ascii(headers.get(DATE)?)?;
     AmzDate::parse(value).or_else(|| parse_http_date(value).map(AmzDate::from_unix))
 }
 

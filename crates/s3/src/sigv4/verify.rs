@@ -2,7 +2,7 @@
 
 use super::canonical::{AbsentHeader, CanonicalRequest, PathForm, RequestParts};
 use super::error::{AuthError, Form, Mismatch, ScopeFault};
-use super::presented::Presented;
+use super::presented::{Presented, pieces};
 use super::{ALGORITHM, ChunkSigner, PayloadMode, SKEW_SECONDS_MAX, SigningKey, hex};
 use super::{Signature, same_signature};
 
@@ -232,12 +232,8 @@ fn check_signed_headers(
     presented: &Presented<'_>,
     parts: &RequestParts<'_>,
 ) -> Result<(), AuthError> {
-    let is_signed = |name: &str| {
-        presented
-            .signed_headers
-            .split(';')
-            .any(|signed| signed == name)
-    };
+    let is_signed =
+        |name: &str| pieces(&presented.signed_headers, b';').any(|signed| signed == name);
     let is_exempt = |name: &str| match presented.form {
         Form::Query => name == "x-amz-content-sha256",
         Form::Header | Form::Post => false,
