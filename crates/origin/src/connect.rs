@@ -170,7 +170,8 @@ impl Connector {
         Err(last)
     }
 
-    async fn begin_http1(&self, stream: Stream) -> Result<Connected, ConnectError> {
+    /// Speaks HTTP/1.1 on a stream; ready at once.
+    pub(crate) async fn begin_http1(&self, stream: Stream) -> Result<Connected, ConnectError> {
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(self.buffer_bytes_max)
             .handshake(TokioIo::new(stream))

@@ -18,12 +18,13 @@ use std::{
 use bytes::Bytes;
 use forebay_store::Error;
 use forebay_telemetry::origin::OriginMetrics;
-use http::{Request, Response};
+use http::{Request, Response, Version, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use crate::{
+    direct::DirectBody,
     pool::{Lease, Wire},
     settings::Timeouts,
     upload::{Outgoing, Upload, Waiting},
@@ -82,8 +83,10 @@ pub(crate) async fn send(
     match answered {
         Ok(response) => {
             let idle_timeout = bounds.timeouts.idle;
+            let after = After::of(&response);
             Ok(response.map(|incoming| {
-                AnswerBody::new(incoming, lease, upload, idle_timeout, Arc::clone(metrics))
+                let source = Source::new(incoming, &mut lease, &upload, after);
+                AnswerBody::new(source, lease, upload, idle_timeout, Arc::clone(metrics))
             }))
         }
         // An unsent request's payload is whole: it may go with another attempt.
@@ -170,7 +173,7 @@ where
 /// The body of an answer.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
-    incoming: Incoming,
+    source: Source,
     /// `None` once the connection was given back or closed.
     lease: Option<Lease>,
     /// Dropped with the answer, however far it got.
@@ -183,9 +186,74 @@ pub(crate) struct AnswerBody {
     metrics: Arc<OriginMetrics>,
 }
 
+/// Where a body's bytes come from.
+#[derive(Debug)]
+enum Source {
+    /// hyper, which drives the connection.
+    Http(Incoming),
+    /// The connection itself.
+    Direct(DirectBody, After),
+    /// Nowhere any more.
+    Ended,
+}
+
+/// What becomes of an HTTP/1.1 connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// It carries another.
+    Kept,
+    /// The origin closes it.
+    Closed,
+}
+
+impl After {
+    /// What the head of the answer tells (RFC 9112 §9.3).
+    fn of<B>(answer: &Response<B>) -> Self {
+        let options = answer.headers().get_all(header::CONNECTION).iter();
+        let closes = options
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case("close"));
+        if answer.version() == Version::HTTP_11 && !closes {
+            Self::Kept
+        } else {
+            Self::Closed
+        }
+    }
+}
+
+impl Source {
+    /// Takes a long body over, unless a payload is still being sent beside it.
+    fn new(incoming: Incoming, lease: &mut Lease, upload: &UploadGuard, after: After) -> Self {
+        match (&mut lease.wire, &upload.0) {
+            (Wire::Http1(http1), None) => match DirectBody::take(http1, incoming) {
+                Ok(direct) => Self::Direct(direct, after),
+                Err(incoming) => Self::Http(incoming),
+            },
+            (Wire::Http1(_) | Wire::Http2(_), _) => Self::Http(incoming),
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        match self {
+            Self::Http(incoming) => incoming.is_end_stream(),
+            Self::Direct(direct, _) => direct.left_bytes() == 0,
+            Self::Ended => true,
+        }
+    }
+}
+
+/// Why the bytes of a body ended early.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum BodyError {
+    Http(#[from] hyper::Error),
+    Direct(#[from] std::io::Error),
+}
+
 impl AnswerBody {
     fn new(
-        incoming: Incoming,
+        source: Source,
         lease: Lease,
         upload: UploadGuard,
         idle_timeout: Duration,
@@ -193,7 +261,7 @@ impl AnswerBody {
     ) -> Self {
         metrics.in_flight.inc();
         Self {
-            incoming,
+            source,
             lease: Some(lease),
             _upload: upload,
             idle_timeout,
@@ -209,7 +277,7 @@ impl AnswerBody {
     /// # Cancel safety
     /// Ready at once.
     pub(crate) async fn settle(&mut self) {
-        if self.incoming.is_end_stream() {
+        if self.source.is_at_end() {
             std::future::poll_fn(|cx| {
                 self.finish(cx);
                 Poll::Ready(())
@@ -218,13 +286,22 @@ impl AnswerBody {
         }
     }
 
-    fn poll_incoming(
+    fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut incoming = Pin::new(&mut self.incoming);
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let incoming = match &mut self.source {
+            Source::Http(incoming) => incoming,
+            Source::Ended => return Poll::Ready(None),
+            Source::Direct(direct, _) => {
+                let under_way = usize::try_from(self.metrics.in_flight.get()).unwrap_or(1);
+                let piece = ready!(direct.poll_piece(under_way, cx));
+                return Poll::Ready(Some(piece.map(Frame::data).map_err(BodyError::from)));
+            }
+        };
+        let mut incoming = Pin::new(incoming);
         if let Poll::Ready(frame) = incoming.as_mut().poll_frame(cx) {
-            return Poll::Ready(frame);
+            return Poll::Ready(frame.map(|frame| Ok(frame?)));
         }
         let Some(Lease {
             wire: Wire::Http1(http1),
@@ -236,7 +313,9 @@ impl AnswerBody {
         if http1.driver.poll(cx).is_ready() {
             self.lease = None;
         }
-        incoming.poll_frame(cx)
+        incoming
+            .poll_frame(cx)
+            .map(|frame| frame.map(|frame| Ok(frame?)))
     }
 
     /// The answer is complete: keeps the connection if the request is, too. What is left of a
@@ -246,6 +325,10 @@ impl AnswerBody {
         let Some(mut lease) = self.lease.take() else {
             return;
         };
+        match std::mem::replace(&mut self.source, Source::Ended) {
+            Source::Http(_) | Source::Ended | Source::Direct(_, After::Closed) => {}
+            Source::Direct(direct, After::Kept) => lease.resume(direct.into_stream()),
+        }
         let is_idle = match &mut lease.wire {
             Wire::Http1(http1) => http1.is_idle(cx),
             Wire::Http2(..) => true,
@@ -283,7 +366,7 @@ impl HttpBody for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        let Poll::Ready(frame) = this.poll_incoming(cx) else {
+        let Poll::Ready(frame) = this.poll_source(cx) else {
             ready!(this.poll_idle(cx));
             this.lease = None;
             this.metrics.bodies_cut.inc();
@@ -298,7 +381,7 @@ impl HttpBody for AnswerBody {
                 if let Some(data) = frame.data_ref() {
                     this.received_bytes += data.len() as u64;
                 }
-                if this.incoming.is_end_stream() {
+                if this.source.is_at_end() {
                     this.finish(cx);
                 }
                 Poll::Ready(Some(Ok(frame)))
@@ -318,11 +401,15 @@ impl HttpBody for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.source.is_at_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.source {
+            Source::Http(incoming) => incoming.size_hint(),
+            Source::Direct(direct, _) => SizeHint::with_exact(direct.left_bytes()),
+            Source::Ended => SizeHint::with_exact(0),
+        }
     }
 }
 

@@ -26,6 +26,7 @@
 mod address;
 mod connect;
 pub mod credentials;
+mod direct;
 mod exchange;
 mod failure;
 mod headers;

@@ -16,12 +16,12 @@
 
 use std::{
     collections::VecDeque,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use forebay_telemetry::origin::OriginMetrics;
@@ -36,6 +36,7 @@ use tokio::{
 use crate::{
     connect::{ConnectError, Connected, Connector, H1Connection, H1Sender, H2Sender},
     settings::{PoolSettings, Protocol},
+    stream::Stream,
 };
 
 /// The connections to one address.
@@ -406,6 +407,17 @@ async fn reap(pool: Weak<Pool>, shard: Weak<Shard>) {
 }
 
 impl Lease {
+    /// Puts HTTP back on a connection that was read without it, at the end of an answer.
+    pub(crate) fn resume(&mut self, stream: Stream) {
+        let begun = pin!(self.pool.connector.begin_http1(stream))
+            // HTTP/1.1 begins without a byte, so there is nothing to wait for.
+            .poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(Ok(Connected::Http1(sender, connection))) = begun {
+            let driver = Driver::Open(connection);
+            self.wire = Wire::Http1(Http1 { sender, driver });
+        }
+    }
+
     /// Keeps the connection for another request; the caller has found it idle.
     pub(crate) fn give_back(self) {
         let Self {

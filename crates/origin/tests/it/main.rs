@@ -1,6 +1,7 @@
 //! The origin store against scripted origins on real sockets.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on stops")]
 
+mod direct;
 mod failures;
 mod headers;
 mod payload;

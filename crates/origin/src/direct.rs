@@ -1,0 +1,129 @@
+//! A long body, read straight from its connection.
+//!
+//! hyper reads an answer through the connection's buffer, which is small, so that hundreds of
+//! uploads at once fit in memory; each of its pieces then costs a system call and a pass through
+//! the state machine of HTTP. A body of known length needs nothing of HTTP but that length. So a
+//! long one is read here, in pieces eight times as large, and the connection goes back to hyper
+//! when the last byte has come.
+//!
+//! Called by [`crate::exchange`]. A piece's memory is used again once its readers have dropped it.
+
+use std::{
+    collections::VecDeque,
+    io,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tokio::io::AsyncReadExt as _;
+
+use crate::{
+    pool::{Driver, Http1},
+    stream::Stream,
+};
+
+/// Bodies from this length on are worth the change of hands, which costs about as much as two
+/// passes through hyper. A guess, revisit with `make bench BENCH_ARGS="pass-through"`.
+pub(crate) const DIRECT_BYTES_MIN: u64 = 256 * 1024;
+/// Bytes of one read: what a socket of this machine has ready at once. Larger reads fall out of
+/// the processor's second-level cache before they are sent on.
+const READ_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of one read when many bodies are under way.
+const READ_BYTES_MIN: usize = 32 * 1024;
+/// What the reads of all bodies under way may hold together, until they are at their smallest.
+const ALL_READS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The rest of a body whose connection is ours.
+#[derive(Debug)]
+pub(crate) struct DirectBody {
+    stream: Stream,
+    /// What hyper had read already.
+    read_ahead: VecDeque<Bytes>,
+    /// Bytes that are still to be read from the stream.
+    unread_bytes: u64,
+    buffer: BytesMut,
+}
+
+impl DirectBody {
+    /// Takes the connection over from hyper, in the middle of an answer whose body is `incoming`;
+    /// gives both back when there is nothing to gain.
+    pub(crate) fn take(http1: &mut Http1, incoming: Incoming) -> Result<Self, Incoming> {
+        let length = incoming.size_hint().exact();
+        let Some(length) = length.filter(|length| *length >= DIRECT_BYTES_MIN) else {
+            return Err(incoming);
+        };
+        let driver = std::mem::replace(&mut http1.driver, Driver::Ended);
+        let Driver::Open(connection) = driver else {
+            return Err(incoming);
+        };
+        let parts = connection.into_parts();
+        // First what hyper had handed over, then what it had read and not yet handed over.
+        let mut read_ahead = handed_over(incoming);
+        read_ahead.push_back(parts.read_buf);
+        let mut unread_bytes = length;
+        for piece in &mut read_ahead {
+            // More than the length belongs to no answer: the connection's end will show that.
+            piece.truncate(usize::try_from(unread_bytes).unwrap_or(usize::MAX));
+            unread_bytes -= piece.len() as u64;
+        }
+        read_ahead.retain(|piece| !piece.is_empty());
+        Ok(Self {
+            stream: parts.io.into_inner(),
+            read_ahead,
+            unread_bytes,
+            buffer: BytesMut::new(),
+        })
+    }
+
+    /// The next piece; not called once [`Self::left_bytes`] is none.
+    ///
+    /// # Errors
+    /// The connection's, or `UnexpectedEof` when it ends too early.
+    pub(crate) fn poll_piece(
+        &mut self,
+        bodies_under_way: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Bytes>> {
+        if let Some(piece) = self.read_ahead.pop_front() {
+            return Poll::Ready(Ok(piece));
+        }
+        let read_bytes = (ALL_READS_BYTES_MAX / bodies_under_way.max(1))
+            .clamp(READ_BYTES_MIN, READ_BYTES_MAX)
+            .min(usize::try_from(self.unread_bytes).unwrap_or(usize::MAX));
+        // What is left of the memory of the last piece will do, unless that is little.
+        if self.buffer.capacity() < read_bytes.div_ceil(2) {
+            self.buffer.reserve(read_bytes);
+        }
+        let mut room = (&mut self.buffer).limit(read_bytes);
+        let count = ready!(pin!(self.stream.read_buf(&mut room)).poll(cx))?;
+        if count == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.unread_bytes -= count as u64;
+        Poll::Ready(Ok(self.buffer.split().freeze()))
+    }
+
+    /// Bytes that are still to come.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        let ahead_bytes: usize = self.read_ahead.iter().map(Bytes::len).sum();
+        self.unread_bytes + ahead_bytes as u64
+    }
+
+    /// The connection, whose answer has been read to its end.
+    pub(crate) fn into_stream(self) -> Stream {
+        self.stream
+    }
+}
+
+/// The pieces that wait in a body whose connection is gone.
+fn handed_over(mut incoming: Incoming) -> VecDeque<Bytes> {
+    let mut pieces = VecDeque::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut incoming).poll_frame(&mut cx) {
+        pieces.extend(frame.into_data().ok());
+    }
+    pieces
+}
