@@ -95,6 +95,11 @@ impl Layer {
     ) -> Option<Bytes> {
         let page_bytes = self.settings.page_bytes;
         let page = version.page.clone().or_else(|| {
+            if version.size_bytes <= page_bytes.get() {
+                // The only page is part of the record: of one that a fill has stored since.
+                let stored = self.index.version(&version.object, now_ms)?;
+                return stored.page.clone().filter(|_| stored.vid == version.vid);
+            }
             self.index
                 .page(version.vid, page_bytes.index_of(position), now_ms)
         })?;

@@ -6,6 +6,8 @@ mod model;
 mod origin;
 mod origins;
 mod reads;
+mod rooms;
+mod schedules;
 mod threads;
 mod writes;
 

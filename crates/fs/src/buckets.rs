@@ -16,11 +16,12 @@ use rustix::{
 };
 
 use crate::{
+    device::{Entry, New, Over},
     fault,
     names::{Kind, OWN_DIRECTORY},
     staged::TEMPORARY,
     store::Disk,
-    tree::{self, DIRECTORY, New},
+    tree::{self, DIRECTORY},
     uploads::{UPLOAD_FILE, UPLOADS},
     walk::{Structure, Walk},
 };
@@ -82,7 +83,10 @@ impl Disk {
     }
 
     pub(crate) fn create_bucket(&self, name: &BucketName) -> Result<(), Error> {
-        let made = tree::make_directory(self.tree.root(), name.as_str())
+        let entry = Entry::new(self.tree.root(), name.as_str());
+        let made = self
+            .device
+            .make_directory(entry)
             .and_then(|new| self.sync(self.tree.root()).map(|()| new))
             .map_err(|error| fault::of_io("make a bucket", error))?;
         match made {
@@ -107,7 +111,9 @@ impl Disk {
         let count = self.temporary_count.fetch_add(1, Ordering::Relaxed);
         let removed = format!("{REMOVED_PREFIX}{:x}-{count:x}", self.modified_ns_next());
         let root = self.tree.root();
-        rustix::fs::renameat(root, name.as_str(), root, &removed)
+        let (from, to) = (Entry::new(root, name.as_str()), Entry::new(root, &removed));
+        self.device
+            .rename(from, to, Over::Anything)
             .and_then(|()| self.sync(root))
             .map_err(|error| fault::of_io(context, error))?;
         // The bucket is gone by now; what is left of it here, the next start removes.
@@ -141,9 +147,9 @@ impl Disk {
 
     fn remove_bucket_rest(&self, removed: &str) -> Result<(), Errno> {
         let directory = self.tree.open(self.tree.root(), &[removed], DIRECTORY)?;
-        tree::remove_all(&self.tree, directory.as_fd(), OWN_DIRECTORY)?;
+        self.remove_all(Entry::new(directory.as_fd(), OWN_DIRECTORY))?;
         self.remove_empty(directory.as_fd())?;
-        tree::remove(self.tree.root(), removed, AtFlags::REMOVEDIR)
+        self.remove(Entry::new(self.tree.root(), removed), Kind::Directory)
     }
 
     /// Removes the directories in a directory, none of which holds a file.
@@ -152,7 +158,7 @@ impl Disk {
         for (name, _) in tree::entries(opened.as_fd())? {
             let inner = self.tree.open(directory, &[&name], DIRECTORY)?;
             self.remove_empty(inner.as_fd())?;
-            tree::remove(directory, &name, AtFlags::REMOVEDIR)?;
+            self.remove(Entry::new(directory, &name), Kind::Directory)?;
         }
         Ok(())
     }
@@ -204,7 +210,7 @@ impl Disk {
                 )?,
             };
             if litter {
-                tree::remove_all(&self.tree, directory.as_fd(), &name)?;
+                self.remove_all(Entry::new(directory.as_fd(), &name))?;
                 swept_count += 1;
             }
         }

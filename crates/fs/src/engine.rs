@@ -19,7 +19,7 @@ use forebay_store::{Body, Error};
 use rustix::fd::AsFd as _;
 
 use crate::{
-    body, fault,
+    RecordPlace, body, fault,
     staged::{Staged, Writing},
     store::Disk,
     walk::{Structure, Walk},
@@ -202,9 +202,14 @@ impl Engine for Fs {
             let _key = disk.locks.key(&object);
             let mut found = disk.require(&object)?;
             found.record.attributes.tags = tags;
-            disk.store_record(&object, found.file.as_fd(), found.version(), &found.record)?;
-            disk.sync(&found.file)
-                .map_err(|e| fault::of_io("sync the tags of an object", e))
+            let (file, version) = (found.file.as_fd(), found.version());
+            let place = disk.store_record(&object, file, version, &found.record)?;
+            disk.sync(file)
+                .map_err(|e| fault::of_io("sync the tags of an object", e))?;
+            match place {
+                RecordPlace::Attribute => disk.forget_sidecar(&object, version),
+                RecordPlace::Sidecar => Ok(()),
+            }
         })
         .await
     }

@@ -18,7 +18,7 @@
 //! | module | knows |
 //! |---|---|
 //! | [`names`] | keys to paths and back, whatever the key |
-//! | `tree` | directories beneath the root, by descriptor |
+//! | `tree`, `device` | directories beneath the root, by descriptor; all that changes them |
 //! | `record` | records in extended attributes and sidecars |
 //! | `objects`, `staged`, `body` | reads, atomic writes, deletes |
 //! | `walk`, `windows` | keys in order, and sorted pieces of large directories |
@@ -27,6 +27,7 @@
 
 mod body;
 mod buckets;
+mod device;
 mod engine;
 mod fault;
 mod locks;
@@ -40,6 +41,9 @@ mod tree;
 mod uploads;
 mod walk;
 mod windows;
+
+#[cfg(test)]
+mod tests;
 
 pub use settings::{Durability, FsSettings, RecordPlace};
 pub use store::{FsStore, OpenError};

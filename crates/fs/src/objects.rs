@@ -9,17 +9,18 @@ use forebay_s3::{code::Code, operation::ObjectId};
 use forebay_store::Error;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{AtFlags, Stat},
+    fs::Stat,
     io::Errno,
 };
 
 use crate::{
+    device::{Entry, New, Over},
     fault,
-    names::Place,
+    names::{Kind, Place},
     record::{self, Version},
-    staged::{Over, Staged},
+    staged::Staged,
     store::Disk,
-    tree::{self, DIRECTORY, FILE, LOOKUP, New},
+    tree::{self, DIRECTORY, FILE, LOOKUP},
 };
 
 /// Tries before giving up on a tree that somebody else changes all the time.
@@ -256,7 +257,7 @@ impl Disk {
             Err(Errno::NOTDIR) => self.move_aside(at, name)?,
             other => return other,
         }
-        if tree::make_directory(at, name)? == New::Made {
+        if self.device.make_directory(Entry::new(at, name))? == New::Made {
             self.sync_directory(at)?;
         }
         self.tree.open(at, &[name], LOOKUP)
@@ -277,7 +278,9 @@ impl Disk {
         for join in &place.joins {
             below = self.make_folder(below.as_fd(), join)?;
         }
-        rustix::fs::renameat(at, name, &below, &place.escaped)?;
+        let to = Entry::new(below.as_fd(), &place.escaped);
+        self.device
+            .rename(Entry::new(at, name), to, Over::Anything)?;
         self.sync_directory(below.as_fd())
     }
 
@@ -318,7 +321,7 @@ impl Disk {
                 continue;
             };
             if tree::is_file(&stat) {
-                tree::remove(directory.as_fd(), name, AtFlags::empty())
+                self.remove(Entry::new(directory.as_fd(), name), Kind::File)
                     .and_then(|()| self.sync(directory))
                     .map_err(|e| fault::of_io(context, e))?;
                 removed.push(Version::of(&stat));
@@ -337,7 +340,10 @@ impl Disk {
             let gone = self
                 .tree
                 .open(self.tree.root(), &names, LOOKUP)
-                .and_then(|parent| rustix::fs::unlinkat(parent, last, AtFlags::REMOVEDIR));
+                .and_then(|parent| {
+                    let entry = Entry::new(parent.as_fd(), last);
+                    self.device.remove(entry, Kind::Directory)
+                });
             match gone {
                 Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 // Not empty, or not ours to remove: either way it stays.

@@ -14,17 +14,17 @@ use forebay_s3::{bucket::BucketName, etag::ETag, key::ObjectKey, operation::Obje
 use forebay_store::Error;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{AtFlags, Stat, XattrFlags},
+    fs::Stat,
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    device::{Attribute, Entry, Over},
     fault,
-    names::OWN_DIRECTORY,
+    names::{Kind, OWN_DIRECTORY},
     settings::RecordPlace,
-    staged::Over,
     store::Disk,
     tree::{self, FILE},
 };
@@ -123,14 +123,15 @@ impl Disk {
             .map(|written| written.record))
     }
 
-    /// Writes the record of a file, durably unless the attribute is to be synced with the file.
+    /// Writes the record of a file and tells where; it is durable once the file is synced. Until
+    /// then no sidecar may go, which may be all that there is of the record.
     pub(crate) fn store_record(
         &self,
         object: &ObjectId,
         file: BorrowedFd<'_>,
         version: Version,
         record: &ObjectRecord,
-    ) -> Result<(), Error> {
+    ) -> Result<RecordPlace, Error> {
         let mut written = Written {
             v: FORMAT,
             mtime_ns: version.modified_ns,
@@ -139,11 +140,13 @@ impl Disk {
         };
         if self.records == RecordPlace::Attribute {
             let json = to_json(&written)?;
-            match rustix::fs::fsetxattr(file, ATTRIBUTE, &json, XattrFlags::empty()) {
-                Ok(()) => {
-                    // An attribute outranks a sidecar, so one that is left is only litter.
-                    return self.remove_sidecar(object, Sidecar::Record, version);
-                }
+            let attribute = Attribute {
+                name: ATTRIBUTE,
+                value: &json,
+            };
+            match self.device.set_attribute(file, attribute) {
+                // It outranks a sidecar.
+                Ok(()) => return Ok(RecordPlace::Attribute),
                 Err(error) if sends_to_sidecar(error) => {}
                 Err(error) => return Err(fault::of_io("write the record of an object", error)),
             }
@@ -151,8 +154,8 @@ impl Disk {
         written.key = Some(object.key.as_str().to_owned());
         self.write_sidecar(object, Sidecar::Record, version, &written)?;
         // The attribute that a file may have from before would outrank the sidecar.
-        match rustix::fs::fremovexattr(file, ATTRIBUTE) {
-            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM) => Ok(()),
+        match self.device.remove_attribute(file, ATTRIBUTE) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM) => Ok(RecordPlace::Sidecar),
             Err(error) => Err(fault::of_io("remove the record of an object", error)),
         }
     }
@@ -175,6 +178,11 @@ impl Disk {
         parts: &[PartOfObject],
     ) -> Result<(), Error> {
         self.write_sidecar(object, Sidecar::Parts, version, &parts)
+    }
+
+    /// Removes the sidecar of a record that is in an attribute by now, durably.
+    pub(crate) fn forget_sidecar(&self, object: &ObjectId, version: Version) -> Result<(), Error> {
+        self.remove_sidecar(object, Sidecar::Record, version)
     }
 
     /// Removes what belonged to a version that is gone.
@@ -234,7 +242,10 @@ impl Disk {
         };
         let (directory, name) = sidecar.names(&object.key, version);
         let path = format!("{directory}/{name}");
-        match rustix::fs::unlinkat(&records, path, AtFlags::empty()) {
+        match self
+            .device
+            .remove(Entry::new(records.as_fd(), &path), Kind::File)
+        {
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
             Err(error) => Err(fault::of_io("remove a sidecar", error)),
         }
@@ -266,6 +277,7 @@ pub(crate) fn of_plain_file(stat: &Stat) -> ObjectRecord {
         attributes: Attributes::default(),
         checksum: None,
         part_count: None,
+        upload_id: None,
     }
 }
 

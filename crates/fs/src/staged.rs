@@ -2,7 +2,6 @@
 
 use std::{
     fs::File,
-    io::Write as _,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -15,11 +14,16 @@ use forebay_s3::{bucket::BucketName, operation::ObjectId};
 use forebay_store::Error;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{AtFlags, RenameFlags, Timespec, Timestamps},
     io::Errno,
 };
 
-use crate::{fault, record::Version, store::Disk, tree};
+use crate::{
+    device::{Device, Entry, Over},
+    fault,
+    names::Kind,
+    record::Version,
+    store::Disk,
+};
 
 /// Directory of temporary files in the store's own directory of a bucket.
 pub(crate) const TEMPORARY: &str = "tmp";
@@ -27,6 +31,7 @@ pub(crate) const TEMPORARY: &str = "tmp";
 /// A file that is not in the tree yet; dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Staged {
+    device: Arc<dyn Device>,
     directory: Arc<OwnedFd>,
     name: String,
     file: File,
@@ -41,15 +46,6 @@ enum Fate {
     Kept,
 }
 
-/// What is renamed over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// Whatever is there.
-    Anything,
-    /// There must be nothing.
-    Nothing,
-}
-
 impl Disk {
     /// Makes a temporary file in a bucket.
     pub(crate) fn stage(&self, bucket: &BucketName) -> Result<Staged, Error> {
@@ -57,9 +53,10 @@ impl Disk {
         loop {
             let count = self.temporary_count.fetch_add(1, Ordering::Relaxed);
             let name = format!("{:x}-{count:x}", self.modified_ns_next());
-            match tree::make_file(directory.as_fd(), &name) {
+            match self.device.make_file(Entry::new(directory.as_fd(), &name)) {
                 Ok(file) => {
                     return Ok(Staged {
+                        device: Arc::clone(&self.device),
                         directory: Arc::new(directory),
                         name,
                         file: file.into(),
@@ -95,15 +92,9 @@ impl Disk {
     pub(crate) fn date(&self, staged: &Staged) -> Result<Version, Error> {
         let context = "set the time of a file";
         let now_ns = self.modified_ns_next();
-        let time = Timespec {
-            tv_sec: now_ns.div_euclid(1_000_000_000),
-            tv_nsec: now_ns.rem_euclid(1_000_000_000),
-        };
-        let times = Timestamps {
-            last_access: time,
-            last_modification: time,
-        };
-        rustix::fs::futimens(&staged.file, &times).map_err(|e| fault::of_io(context, e))?;
+        self.device
+            .set_time(staged.file.as_fd(), now_ns)
+            .map_err(|e| fault::of_io(context, e))?;
         // Read back, because not every file system keeps nanoseconds.
         let stat = rustix::fs::fstat(&staged.file).map_err(|e| fault::of_io(context, e))?;
         Ok(Version::of(&stat))
@@ -118,8 +109,8 @@ impl Staged {
 
     /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file
-            .write_all(bytes)
+        self.device
+            .write(&self.file, bytes)
             .map_err(|e| fault::of_io("write a temporary file", e))
     }
 
@@ -134,8 +125,8 @@ impl Staged {
 
     /// Appends all that is in another file, sharing its blocks where the file system can.
     pub(crate) fn append_file(&mut self, mut source: File) -> Result<u64, Error> {
-        // On Linux this is copy_file_range, which clones where it can.
-        std::io::copy(&mut source, &mut self.file)
+        self.device
+            .append(&mut self.file, &mut source)
             .map_err(|e| fault::of_io("copy a part into a file", e))
     }
 
@@ -146,19 +137,9 @@ impl Staged {
         name: &str,
         over: Over,
     ) -> Result<(), Errno> {
-        let replace = || rustix::fs::renameat(&*self.directory, &self.name, directory, name);
-        match over {
-            Over::Anything => replace()?,
-            Over::Nothing => {
-                let flags = RenameFlags::NOREPLACE;
-                let from = &*self.directory;
-                match rustix::fs::renameat_with(from, &self.name, directory, name, flags) {
-                    // This file system can't; the key's lock keeps others of this process away.
-                    Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => replace()?,
-                    other => other?,
-                }
-            }
-        }
+        let from = Entry::new(self.directory.as_fd(), &self.name);
+        self.device
+            .rename(from, Entry::new(directory, name), over)?;
         self.fate = Fate::Kept;
         Ok(())
     }
@@ -169,10 +150,11 @@ impl Drop for Staged {
         if self.fate == Fate::Kept {
             return;
         }
-        let (directory, name) = (Arc::clone(&self.directory), std::mem::take(&mut self.name));
+        let (device, directory) = (Arc::clone(&self.device), Arc::clone(&self.directory));
+        let name = std::mem::take(&mut self.name);
         // A failure leaves litter that the next start sweeps up.
         let remove = move || {
-            let _ = tree::remove(directory.as_fd(), &name, AtFlags::empty());
+            let _ = device.remove(Entry::new(directory.as_fd(), &name), Kind::File);
         };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),

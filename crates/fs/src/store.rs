@@ -1,7 +1,9 @@
 //! Opening a directory as a store, and what its parts share.
 
 use std::{
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     pin::Pin,
     sync::{
@@ -16,17 +18,18 @@ use forebay_s3::bucket::BucketName;
 use forebay_store::{Clock, Error, Request, Response, Store};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{FlockOperation, Mode, OFlags},
+    fs::{FileType, FlockOperation, Mode, OFlags},
     io::Errno,
 };
 
 use crate::{
+    device::{Device, Entry, New, System},
     engine::Fs,
     fault,
     locks::Locks,
-    names::OWN_DIRECTORY,
+    names::{Kind, OWN_DIRECTORY},
     settings::{Durability, FsSettings, RecordPlace},
-    tree::{self, DIRECTORY, LOOKUP, New, Tree},
+    tree::{DIRECTORY, LOOKUP, Tree},
     windows::{WINDOW_ENTRIES_MAX, Windows},
 };
 
@@ -59,6 +62,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) tree: Tree,
+    pub(crate) device: Arc<dyn Device>,
     pub(crate) locks: Locks,
     pub(crate) windows: Windows,
     pub(crate) clock: Clock,
@@ -76,9 +80,18 @@ impl FsStore {
     /// # Errors
     /// [`OpenError`].
     pub fn open(settings: FsSettings, clock: Clock) -> Result<Self, OpenError> {
+        Self::open_on(Arc::new(System), settings, clock)
+    }
+
+    /// The same, making its changes through `device`.
+    pub(crate) fn open_on(
+        device: Arc<dyn Device>,
+        settings: FsSettings,
+        clock: Clock,
+    ) -> Result<Self, OpenError> {
         let native = settings.native.clone();
         let windows = Windows::new(WINDOW_ENTRIES_MAX);
-        let disk = Arc::new(Disk::open(settings, clock.clone(), windows)?);
+        let disk = Arc::new(Disk::open(device, settings, clock.clone(), windows)?);
         Ok(Self {
             native: Native::new(Fs::new(disk), clock, native),
         })
@@ -107,6 +120,7 @@ impl Store for FsStore {
 impl Disk {
     /// Opens and sweeps a root.
     pub(crate) fn open(
+        device: Arc<dyn Device>,
         settings: FsSettings,
         clock: Clock,
         windows: Windows,
@@ -135,6 +149,7 @@ impl Disk {
         }
         let disk = Self {
             tree: Tree::new(root),
+            device,
             locks: Locks::new(),
             windows,
             clock,
@@ -143,8 +158,19 @@ impl Disk {
             durability,
             modified_ns_last: AtomicI64::new(0),
         };
-        disk.sweep().map_err(|error| unusable(error.into()))?;
+        disk.adopt().map_err(|error| unusable(error.into()))?;
         Ok(disk)
+    }
+
+    /// Makes what an earlier process left a state to go on from.
+    fn adopt(&self) -> Result<(), Errno> {
+        self.sweep()?;
+        match self.durability {
+            Durability::None => Ok(()),
+            // A process that was killed may have left directories that are not durable; from here
+            // on each directory that is there is taken to be.
+            Durability::Sync => self.device.sync_all(self.tree.root()),
+        }
     }
 
     /// A time that no file of this process had before, now or a little later; Unix nanoseconds.
@@ -166,7 +192,7 @@ impl Disk {
     pub(crate) fn sync(&self, file: impl AsFd) -> Result<(), Errno> {
         match self.durability {
             Durability::None => Ok(()),
-            Durability::Sync => rustix::fs::fsync(file),
+            Durability::Sync => self.device.sync(file.as_fd()),
         }
     }
 
@@ -176,7 +202,7 @@ impl Disk {
             Durability::None => Ok(()),
             Durability::Sync => {
                 let reopened = self.tree.open(directory, &[""; 0], DIRECTORY)?;
-                rustix::fs::fsync(reopened)
+                self.device.sync(reopened.as_fd())
             }
         }
     }
@@ -210,7 +236,8 @@ impl Disk {
         let _structure = self.locks.structure_changed(bucket.as_str());
         let mut at = self.require_bucket(bucket)?;
         for name in &path[1..] {
-            let made = tree::make_directory(at.as_fd(), name).and_then(|new| {
+            let made = self.device.make_directory(Entry::new(at.as_fd(), name));
+            let made = made.and_then(|new| {
                 if new == New::Made {
                     self.sync_directory(at.as_fd())?;
                 }
@@ -219,5 +246,41 @@ impl Disk {
             at = made.map_err(|error| fault::of_io(context, error))?;
         }
         Ok(at)
+    }
+
+    /// Removes a file or an empty directory, if it is there.
+    pub(crate) fn remove(&self, entry: Entry<'_>, kind: Kind) -> Result<(), Errno> {
+        match self.device.remove(entry, kind) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a directory and all that is in it.
+    pub(crate) fn remove_all(&self, entry: Entry<'_>) -> Result<(), Errno> {
+        let Entry { directory, name } = entry;
+        let flags = DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let inside = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+            Ok(inside) => inside,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOTDIR | Errno::LOOP) => return self.remove(entry, Kind::File),
+            Err(error) => return Err(error),
+        };
+        let again = rustix::io::fcntl_dupfd_cloexec(&inside, 0)?;
+        let mut names = Vec::new();
+        for inner in rustix::fs::Dir::new(inside)? {
+            let inner = inner?;
+            if !matches!(inner.file_name().to_bytes(), b"." | b"..") {
+                names.push((inner.file_name().to_owned(), inner.file_type()));
+            }
+        }
+        for (inner, kind) in names {
+            let inner = Entry::new(again.as_fd(), OsStr::from_bytes(inner.to_bytes()));
+            match kind {
+                FileType::Directory | FileType::Unknown => self.remove_all(inner)?,
+                _ => self.remove(inner, Kind::File)?,
+            }
+        }
+        self.remove(entry, Kind::Directory)
     }
 }

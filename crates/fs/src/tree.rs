@@ -18,10 +18,6 @@ use crate::names::Kind;
 const ENTRIES_BYTES: usize = 32 * 1024;
 /// Most bytes of a path in one call, well below `PATH_MAX` of 4096.
 const PATH_BYTES_MAX: usize = 3072;
-/// Directories are made for everyone the umask lets.
-const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
-/// Files too.
-const FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
 /// A race with a rename elsewhere makes openat2 give up with `EAGAIN`; how often it is tried.
 const RACES_MAX: usize = 64;
 
@@ -147,38 +143,6 @@ pub(crate) fn size_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or_default()
 }
 
-/// Makes a directory; tells whether it is new.
-pub(crate) fn make_directory(at: BorrowedFd<'_>, name: &str) -> Result<New, Errno> {
-    match rustix::fs::mkdirat(at, name, DIRECTORY_MODE) {
-        Ok(()) => Ok(New::Made),
-        Err(Errno::EXIST) => Ok(New::WasThere),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether something was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum New {
-    /// Just now.
-    Made,
-    /// Earlier.
-    WasThere,
-}
-
-/// Makes a file that was not there, for writing and reading back.
-pub(crate) fn make_file(at: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    rustix::fs::openat(at, name, flags, FILE_MODE)
-}
-
-/// Removes a file or an empty directory, if it is there.
-pub(crate) fn remove(at: BorrowedFd<'_>, name: &str, flags: AtFlags) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(at, name, flags) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Calls `visit` with each name in a directory and what it is, in no order; names that are no UTF-8
 /// and special files are left out.
 pub(crate) fn visit_entries(
@@ -220,36 +184,6 @@ pub(crate) fn entries(directory: BorrowedFd<'_>) -> Result<Vec<(String, Kind)>, 
     Ok(entries)
 }
 
-/// Removes a directory and all that is in it.
-pub(crate) fn remove_all(tree: &Tree, at: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    let directory = match tree.open(at, &[name], DIRECTORY) {
-        Ok(directory) => directory,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::NOTDIR | Errno::LOOP) => return remove(at, name, AtFlags::empty()),
-        Err(error) => return Err(error),
-    };
-    let again = rustix::io::fcntl_dupfd_cloexec(&directory, 0)?;
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::new(directory)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            names.push((entry.file_name().to_owned(), entry.file_type()));
-        }
-    }
-    for (inner, kind) in names {
-        match (inner.to_str(), kind) {
-            (Ok(inner), FileType::Directory | FileType::Unknown) => {
-                remove_all(tree, again.as_fd(), inner)?;
-            }
-            _ => match rustix::fs::unlinkat(&again, &inner, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            },
-        }
-    }
-    remove(at, name, AtFlags::REMOVEDIR)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
@@ -257,6 +191,7 @@ mod tests {
     use rustix::fs::{Mode, OFlags};
 
     use super::*;
+    use crate::device::{Device as _, Entry, System};
 
     /// Goal: no name and no link leads out of the root, with openat2 and without.
     #[test]
@@ -294,14 +229,13 @@ mod tests {
         let names = vec!["d".repeat(200); 40];
         let mut at = tree.open(tree.root(), &[""; 0], LOOKUP).unwrap();
         for name in &names {
-            make_directory(at.as_fd(), name).unwrap();
+            let entry = Entry::new(at.as_fd(), name);
+            System.make_directory(entry).unwrap();
             at = tree.open(at.as_fd(), &[name], LOOKUP).unwrap();
         }
         for has_openat2 in [true, false] {
             tree.has_openat2.store(has_openat2, Ordering::Relaxed);
             assert!(tree.open(tree.root(), &names, DIRECTORY).is_ok());
         }
-        remove_all(&tree, tree.root(), &names[0]).unwrap();
-        assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 0);
     }
 }

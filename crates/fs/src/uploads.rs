@@ -26,11 +26,12 @@ use rustix::{
 };
 
 use crate::{
+    device::{Entry, New, Over},
     fault,
     names::{Kind, OWN_DIRECTORY},
-    staged::{Over, Staged, TEMPORARY},
+    staged::{Staged, TEMPORARY},
     store::Disk,
-    tree::{self, DIRECTORY, FILE, New},
+    tree::{self, DIRECTORY, FILE},
 };
 
 /// Directory of uploads in the store's own directory of a bucket.
@@ -103,7 +104,8 @@ impl Disk {
 
     fn begin_upload(&self, uploads: &OwnedFd, id: &str, mut staged: Staged) -> Result<(), Errno> {
         self.sync(staged.file())?;
-        if tree::make_directory(uploads.as_fd(), id)? == New::WasThere {
+        let made = self.device.make_directory(Entry::new(uploads.as_fd(), id));
+        if made? == New::WasThere {
             return Err(Errno::EXIST);
         }
         let directory = self.tree.open(uploads.as_fd(), &[id], DIRECTORY)?;
@@ -272,14 +274,16 @@ impl Disk {
     fn remove_upload(&self, bucket: &BucketName, id: &str) -> Result<(), Error> {
         let uploads = self.own_directory(bucket, &[UPLOADS])?;
         let temporary = self.own_directory(bucket, &[TEMPORARY])?;
-        match rustix::fs::renameat(&uploads, id, &temporary, id) {
+        let from = Entry::new(uploads.as_fd(), id);
+        let to = Entry::new(temporary.as_fd(), id);
+        match self.device.rename(from, to, Over::Anything) {
             Ok(()) => {}
             // Somebody else was faster.
             Err(Errno::NOENT) => return Err(refuse::no_such_upload(id)),
             Err(error) => return Err(fault::of_io("remove an upload", error)),
         }
         self.sync(&uploads)
-            .and_then(|()| tree::remove_all(&self.tree, temporary.as_fd(), id))
+            .and_then(|()| self.remove_all(to))
             .map_err(|error| fault::of_io("remove the parts of an upload", error))
     }
 

@@ -158,18 +158,24 @@ impl Cursor for Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs, path::Path};
+    use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
     use forebay_native::listing::{Entry, Scan};
     use forebay_store::Clock;
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::{FsSettings, names::Place, windows::Windows};
+    use crate::{FsSettings, device::System, names::Place, windows::Windows};
 
     fn open(root: &Path, window_entries_max: usize) -> Disk {
         let windows = Windows::new(window_entries_max);
-        Disk::open(FsSettings::new(root), Clock::system(), windows).unwrap()
+        Disk::open(
+            Arc::new(System),
+            FsSettings::new(root),
+            Clock::system(),
+            windows,
+        )
+        .unwrap()
     }
 
     /// Writes a file where the key's object is, as the store would.

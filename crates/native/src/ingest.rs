@@ -167,6 +167,7 @@ impl Ingested {
                 part_count: None,
             }),
             part_count: None,
+            upload_id: None,
         }
     }
 

@@ -138,6 +138,7 @@ mod tests {
             attributes: Attributes::default(),
             checksum: None,
             part_count: None,
+            upload_id: None,
         }
     }
 

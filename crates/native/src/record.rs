@@ -36,6 +36,9 @@ pub struct ObjectRecord {
     /// Parts it was uploaded in; absent when it was not a multipart upload.
     #[serde(rename = "parts", default, skip_serializing_if = "Option::is_none")]
     pub part_count: Option<u32>,
+    /// The upload that made it, so that completing it again is answered as the first time.
+    #[serde(rename = "upload", default, skip_serializing_if = "Option::is_none")]
+    pub upload_id: Option<String>,
 }
 
 /// What the writer of an object said about it.
@@ -303,6 +306,7 @@ mod tests {
                 part_count: Some(2),
             }),
             part_count: Some(2),
+            upload_id: Some("i".into()),
         };
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(
@@ -338,6 +342,7 @@ mod tests {
         let json = r#"{"etag":"x","size":1,"modified":2}"#;
         let record = serde_json::from_str::<ObjectRecord>(json).unwrap();
         assert_eq!((record.checksum, record.part_count), (None, None));
+        assert_eq!(record.upload_id, None);
         assert_eq!(record.attributes, Attributes::default());
         let bad = r#"{"etag":"x","size":1,"modified":2,"checksum":"MD5:abc"}"#;
         assert!(serde_json::from_str::<ObjectRecord>(bad).is_err());

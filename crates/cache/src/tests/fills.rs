@@ -13,8 +13,10 @@ use forebay_store::{
     contract::requests::{self, Builder},
     faulty::Fault,
 };
+use http::StatusCode;
 
 use super::origin::{Fixture, KIB, MIB, Setup};
+use crate::fill::{Fill, Head, Purpose, Role};
 
 async fn open(fixture: &Fixture, request: Builder) -> Response {
     request.call(&*fixture.cache).await.unwrap()
@@ -260,6 +262,26 @@ async fn one_of_those_who_wait_takes_over_when_the_first_fails() {
     );
     fixture.settle().await;
     fixture.audit();
+}
+
+/// Whoever is woken first: the one that asked gets the answer, and those who waited none.
+#[tokio::test]
+async fn an_answer_that_cannot_be_shared_is_for_the_one_that_asked() {
+    let fixture = Fixture::new().await;
+    let object = requests::object("bucket", "key");
+    let stamp = fixture.cache.layer.index.stamp(&object);
+    let fill = Fill::new(object, Purpose::Learn { stale: None }, stamp);
+    let follower = fill.attach(0, Role::Follower);
+    let leader = fill.attach(0, Role::Leader);
+    fill.conclude(
+        Head::Declined,
+        Some(Ok(Response::new(StatusCode::FORBIDDEN))),
+    );
+    assert!(matches!(follower.head().await, Head::Declined));
+    assert!(follower.take_own_answer().is_none(), "it asks for itself");
+    assert!(matches!(leader.head().await, Head::Declined));
+    let own_answer = leader.take_own_answer().unwrap().unwrap();
+    assert_eq!(own_answer.status, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]

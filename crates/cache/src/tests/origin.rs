@@ -40,6 +40,22 @@ pub(super) fn settings() -> CacheSettings {
     }
 }
 
+/// Polls of the other tasks that anything here needs at most, with room to spare.
+const TURNS_MAX: u32 = 100_000;
+
+/// Waits, but not for ever: fails once all others have had so many turns that it never comes.
+pub(super) async fn soon<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..TURNS_MAX {
+        let polled = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("this waits for ever");
+}
+
 /// What a test may choose.
 pub(super) struct Setup {
     pub settings: CacheSettings,

@@ -132,6 +132,27 @@ fn too_small(part: &PartRecord) -> Error {
     error
 }
 
+/// Whether an object is what completing this upload with these parts has made earlier.
+///
+/// S3 answers a repeated completion as it did the first, which a client that lost the answer relies
+/// on; its reference says only that an upload may be unknown because it was completed.
+pub(super) fn is_of(record: &ObjectRecord, upload_id: &str, named: &[NamedPart]) -> bool {
+    let mut md5 = Md5::new();
+    for part in named {
+        let Ok(digest) = hex::decode(part.etag.value()) else {
+            return false;
+        };
+        md5.update(digest);
+    }
+    record.upload_id.as_deref() == Some(upload_id)
+        && record.etag.value() == multipart_etag(md5, named.len())
+}
+
+/// The tag of an object of so many parts, from the digest of their digests.
+fn multipart_etag(of_parts: Md5, part_count: usize) -> String {
+    format!("{}-{part_count}", hex::encode(of_parts.finalize()))
+}
+
 /// The record of the object that these parts make.
 pub(super) fn completed(
     upload: &UploadRecord,
@@ -145,7 +166,7 @@ pub(super) fn completed(
     for part in parts {
         md5.update(part.md5);
     }
-    let etag = format!("{}-{}", hex::encode(md5.finalize()), parts.len());
+    let etag = multipart_etag(md5, parts.len());
     Ok(ObjectRecord {
         etag: ETag::strong(&etag).expect("hex digits and a dash are a tag"),
         size_bytes,
@@ -153,6 +174,7 @@ pub(super) fn completed(
         attributes: upload.attributes.clone(),
         checksum: object_checksum(upload.checksum, parts),
         part_count: u32::try_from(parts.len()).ok(),
+        upload_id: Some(upload.id.clone()),
     })
 }
 

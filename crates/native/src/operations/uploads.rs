@@ -5,6 +5,7 @@
 
 use forebay_s3::{
     checksum::Kind,
+    code::Code,
     operation::{Listing, ObjectId, Upload, UploadPart},
     time,
 };
@@ -13,7 +14,7 @@ use http::{HeaderName, StatusCode};
 
 use super::{
     Asked, Native,
-    completion::{NamedPart, check_declared, chosen, completed},
+    completion::{NamedPart, check_declared, chosen, completed, is_of},
     lists::{Coding, Paging, entries_max},
 };
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     engine::{Completion, PartPlace},
     gate::Gate,
     ingest::{self, Ingest},
-    record::{Choice, PartRecord, UploadChecksum, UploadRecord},
+    record::{Choice, ObjectRecord, PartRecord, UploadChecksum, UploadRecord},
     refuse,
     xml::{self, Document},
 };
@@ -105,21 +106,16 @@ impl<E: Engine> Native<E> {
         asked: &Asked,
         body: Body,
     ) -> Result<Response, Error> {
-        let (object, id) = (&upload.object, upload.upload_id.as_str());
+        let object = &upload.object;
         let gate = Gate::from_headers(&asked.headers)?;
         let (document, _) = body.collect(xml::DOCUMENT_BYTES_MAX).await?;
         let named = NamedPart::read_all(&document)?;
-        let begun = self.engine.upload(object, id).await?;
-        let there = self.engine.upload_parts(object, id).await?;
-        let parts = chosen(&named, &there)?;
-        let record = completed(&begun, &parts)?;
-        check_declared(asked, &record)?;
-        let completion = Completion {
-            record,
-            parts,
-            gate,
+        let record = match self.complete_first(upload, asked, &named, gate).await {
+            Err(unknown) if is_no_such_upload(&unknown) => {
+                self.completed_before(upload, &named).await.ok_or(unknown)?
+            }
+            outcome => outcome?,
         };
-        let record = self.engine.complete_upload(object, id, completion).await?;
         let mut document = Document::new("CompleteMultipartUploadResult");
         document
             .element("Location", format!("/{}/{}", object.bucket, object.key))
@@ -130,6 +126,33 @@ impl<E: Engine> Native<E> {
             answer::checksum_elements(&mut document, sum);
         }
         Ok(answer::document(document))
+    }
+
+    async fn complete_first(
+        &self,
+        upload: &Upload,
+        asked: &Asked,
+        named: &[NamedPart],
+        gate: Gate,
+    ) -> Result<ObjectRecord, Error> {
+        let (object, id) = (&upload.object, upload.upload_id.as_str());
+        let begun = self.engine.upload(object, id).await?;
+        let there = self.engine.upload_parts(object, id).await?;
+        let parts = chosen(named, &there)?;
+        let record = completed(&begun, &parts)?;
+        check_declared(asked, &record)?;
+        let completion = Completion {
+            record,
+            parts,
+            gate,
+        };
+        self.engine.complete_upload(object, id, completion).await
+    }
+
+    /// The object that this upload has become, as long as no other has taken its place.
+    async fn completed_before(&self, upload: &Upload, named: &[NamedPart]) -> Option<ObjectRecord> {
+        let (record, _) = self.engine.parts(&upload.object).await.ok()?;
+        is_of(&record, &upload.upload_id, named).then_some(record)
     }
 
     pub(super) async fn list_parts(
@@ -302,6 +325,10 @@ impl<'a> UploadsPage<'a> {
         }
         page
     }
+}
+
+fn is_no_such_upload(error: &Error) -> bool {
+    matches!(error, Error::Refused(refusal) if refusal.code == Code::NoSuchUpload)
 }
 
 fn upload_checksum(asked: &Asked) -> Result<UploadChecksum, Error> {

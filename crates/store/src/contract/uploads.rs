@@ -22,6 +22,7 @@ pub(super) async fn check(store: &dyn Store) {
     uploads_and_parts_are_listed(store).await;
     an_aborted_upload_is_gone(store).await;
     completing_follows_conditions(store).await;
+    completing_again_is_answered_as_the_first_time(store).await;
 }
 
 async fn begin(store: &dyn Store, b: &str, key: &str) -> String {
@@ -79,10 +80,6 @@ async fn parts_become_one_object(store: &dyn Store) {
 
     one_part_of_an_object_can_be_read(store, b, &first, &second).await;
 
-    assert_eq!(
-        complete_upload(b, "a/k", &id, &parts).refusal(store).await,
-        "NoSuchUpload"
-    );
     assert_eq!(
         list_parts(b, "a/k", &id).refusal(store).await,
         "NoSuchUpload"
@@ -445,4 +442,43 @@ async fn completing_follows_conditions(store: &dyn Store) {
     let etag = head(b, "k").expect(200, store).await.etag().to_owned();
     complete().header("if-match", etag).expect(200, store).await;
     assert_eq!(get(b, "k").expect(200, store).await.text(), "new");
+}
+
+/// A client that lost the answer asks again, and must not be told that its upload is gone.
+async fn completing_again_is_answered_as_the_first_time(store: &dyn Store) {
+    let b = bucket(store, "contract-upload-again").await;
+    let id = begin(store, b, "k").await;
+    let one = upload_part(b, "k", &id, 1).body("the part");
+    let one = one.expect(200, store).await;
+    let other = upload_part(b, "k", &id, 2).body("left out");
+    let other = other.expect(200, store).await;
+    let parts = [(1, one.etag())];
+    let first = complete_upload(b, "k", &id, &parts);
+    let first = first.expect(200, store).await;
+    let written = head(b, "k").expect(200, store).await;
+    for _ in 0..2 {
+        let again = complete_upload(b, "k", &id, &parts);
+        let again = again.header("if-none-match", "*").expect(200, store).await;
+        assert_eq!(again.text(), first.text());
+    }
+    let read = head(b, "k").expect(200, store).await;
+    assert_eq!(
+        read.header("last-modified"),
+        written.header("last-modified")
+    );
+
+    for parts in [&[(1, other.etag())][..], &[parts[0], (2, other.etag())]] {
+        let another = complete_upload(b, "k", &id, parts).refusal(store).await;
+        assert_eq!(another, "NoSuchUpload", "it was completed with other parts");
+    }
+    let aborted = begin(store, b, "k").await;
+    abort_upload(b, "k", &aborted).expect(204, store).await;
+    let never = complete_upload(b, "k", &aborted, &parts);
+    assert_eq!(never.refusal(store).await, "NoSuchUpload");
+    let elsewhere = complete_upload(b, "other", &id, &parts);
+    assert_eq!(elsewhere.refusal(store).await, "NoSuchUpload");
+    put(b, "k").body("newer").expect(200, store).await;
+    let late = complete_upload(b, "k", &id, &parts).refusal(store).await;
+    assert_eq!(late, "NoSuchUpload", "the object is another by now");
+    assert_eq!(get(b, "k").expect(200, store).await.text(), "newer");
 }

@@ -1,0 +1,6 @@
+//! What the machine's crashes and the process's deaths leave of a store.
+
+mod crash;
+mod recorder;
+mod states;
+mod world;
