@@ -59,7 +59,7 @@ def _one(directory, sink, command):
         machine.reset_peak(gateway.process.pid)
         shown = None
         if command:
-            target = "/b/k" if command[0] == "multipart" else "/b"
+            target = "/bench/k" if command[0] == "multipart" else "/bench"
             shown = load(gateway, command[0], "-url", gateway.url + target, *command[1:])
             if shown.get("failed"):
                 raise SystemExit(f"{shown['failed']} uploads failed: {shown['first_error']}")

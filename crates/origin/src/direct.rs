@@ -3,8 +3,8 @@
 //! hyper reads an answer through the connection's buffer, which is small, so that hundreds of
 //! uploads at once fit in memory; each of its pieces then costs a system call and a pass through
 //! the state machine of HTTP. A body of known length needs nothing of HTTP but that length. So a
-//! long one is read here, in pieces eight times as large, and the connection goes back to hyper
-//! when the last byte has come.
+//! long one is read here, in larger pieces, and the connection goes back to hyper when the last
+//! byte has come.
 //!
 //! Called by [`crate::exchange`]. A piece's memory is used again once its readers have dropped it.
 
@@ -25,9 +25,9 @@ use crate::{
     stream::Stream,
 };
 
-/// Bodies from this length on are worth the change of hands, which costs about as much as two
-/// passes through hyper. A guess, revisit with `make bench BENCH_ARGS="pass-through"`.
-pub(crate) const DIRECT_BYTES_MIN: u64 = 256 * 1024;
+/// Bodies from this length on are worth the change of hands: through hyper they are four reads
+/// and more. A guess, revisit with `make bench BENCH_ARGS="pass-through"`.
+pub(crate) const DIRECT_BYTES_MIN: u64 = 64 * 1024;
 /// Bytes of one read: what a socket of this machine has ready at once. Larger reads fall out of
 /// the processor's second-level cache before they are sent on.
 const READ_BYTES_MAX: usize = 256 * 1024;
