@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
-.PHONY: run test test-all test-rust test-blackbox check bench fmt setup
+.PHONY: run test test-all test-rust test-blackbox check bench bench-smoke fmt setup
 
 ## Build the release binary and serve ./forebay-data on 127.0.0.1:9000.
 run:
@@ -26,11 +26,14 @@ test-all: test
 	cargo test --workspace --all-features --quiet
 	$(PYTHON) -m pytest tests -m slow $(PYTEST_ARGS)
 
-## Format, lints, licences, unused dependencies, dependency direction, house style.
+## Format, lints, licences, unused dependencies, dependency direction, house style. Of the fuzz
+## targets only those are linted that link the S3 crate alone: the three others cost minutes when cold.
 check:
 	scripts/setup check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --quiet -- -D warnings
 	cargo deny --log-level error check bans licenses sources
 	cargo machete --with-metadata
 	scripts/tidy
@@ -41,8 +44,15 @@ bench:
 	cargo build --release -p forebay
 	PYTHONPATH=scripts:tests $(PYTHON) -m bench $(BENCH_ARGS)
 
+## The matrix of `bench`, short and with the debug build: that everything works, not how fast.
+bench-smoke:
+	scripts/setup bench
+	cargo build -p forebay
+	FOREBAY_BIN=target/debug/forebay PYTHONPATH=scripts:tests $(PYTHON) -m bench --smoke
+
 fmt:
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 setup:
 	scripts/setup check

@@ -24,6 +24,8 @@ pub mod form_policy;
 pub mod fs_names;
 mod input;
 pub mod policy;
+#[cfg(feature = "origin")]
+pub mod profile;
 pub mod range;
 pub mod signature_forged;
 pub mod signature_round_trip;
@@ -57,4 +59,5 @@ targets! {
     form_policy policy range signature_forged signature_round_trip uri xml
     #[cfg(feature = "gateway")] config
     #[cfg(feature = "gateway")] fs_names
+    #[cfg(feature = "origin")] profile
 }

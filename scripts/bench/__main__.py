@@ -9,10 +9,10 @@ from pathlib import Path
 
 from harness import servers
 
-from . import cold_read, figures, hit_path, machine, memory, pass_through
+from . import cold_read, figures, hit_path, machine, matrix, memory, pass_through
 from .peers import S3LOAD
 
-TABLES = {table.NAME: table for table in (hit_path, pass_through, memory, cold_read)}
+TABLES = {table.NAME: table for table in (hit_path, pass_through, memory, cold_read, matrix)}
 
 
 def parse_arguments():
@@ -22,9 +22,14 @@ def parse_arguments():
     parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
     parser.add_argument("--multipart-gib", type=int, default=10, dest="multipart_gib")
     parser.add_argument(
+        "--smoke", action="store_true", help="the matrix alone, short: for function, not figures"
+    )
+    parser.add_argument(
         "--peers-only", action="store_false", dest="forebay", help="measure only the others"
     )
     options = parser.parse_args()
+    if options.smoke:
+        options.tables, options.rounds = [matrix.NAME], 1
     if unknown := set(options.tables) - set(TABLES):
         parser.error(f"no table is called {', '.join(unknown)}")
     return options
@@ -66,7 +71,7 @@ def main():
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         print(f"\n{name}\n{TABLES[name].text(figure)}")
-        if options.forebay:
+        if options.forebay and not options.smoke:
             figures.write(name, figure | facts)
             figures.publish(name, TABLES[name].text(figure) + "\n\n" + _conditions(facts, options))
 

@@ -4,7 +4,14 @@ import os
 import subprocess
 from pathlib import Path
 
-from harness.servers import ROOT, free_port, is_listening, plain_environment, wait_until
+from harness.servers import (
+    ROOT,
+    free_port,
+    is_listening,
+    plain_environment,
+    versitygw_binary,
+    wait_until,
+)
 
 # The loads that wrk cannot make; built from scripts/bench/s3load.
 S3LOAD = ROOT / ".tools/bin/s3load"
@@ -47,6 +54,30 @@ PROXY = """
       proxy_request_buffering off;
       proxy_buffering on;
       proxy_max_temp_file_size 0;
+    }}
+  }}
+"""
+
+CACHE = """
+  proxy_cache_path {directory}/kept keys_zone=kept:16m max_size=1g use_temp_path=off;
+  upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://origin;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      # The host is signed, so it must stay.
+      proxy_set_header Host $http_host;
+      proxy_request_buffering off;
+      proxy_max_temp_file_size 0;
+      proxy_cache kept;
+      proxy_cache_key $request_uri;
+      proxy_cache_methods GET;
+      # A HEAD must reach the origin as what was signed.
+      proxy_cache_convert_head off;
+      proxy_cache_valid 200 1d;
+      proxy_ignore_headers Cache-Control Expires Set-Cookie Vary;
     }}
   }}
 """
@@ -105,8 +136,43 @@ def nginx_proxy(directory, origin_port, core=None):
     return _nginx("nginx-proxy", directory, servers, port, core)
 
 
+def nginx_cache(directory, origin_port):
+    """nginx that keeps answers on a file system, here in memory, whoever signed for them."""
+    port = free_port()
+    home = Path(directory) / "nginx-cache"
+    home.mkdir(parents=True, exist_ok=True)
+    servers = CACHE.format(port=port, origin=origin_port, directory=home)
+    return _nginx("nginx-cache", directory, servers, port, None)
+
+
+def versitygw_proxy(directory, origin):
+    """versitygw as a gateway to another S3 service."""
+    port = free_port()
+    home = Path(directory) / "versitygw-proxy"
+    home.mkdir(parents=True, exist_ok=True)
+    access_key, secret_key = origin.credentials.access_key, origin.credentials.secret_key
+    command = [
+        versitygw_binary(), "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet",
+        "--access", access_key, "--secret", secret_key,
+        "s3", "--access", access_key, "--secret", secret_key, "--endpoint", origin.url,
+        # With it a PUT of unsigned payload over plain HTTP fails: its client can't hash a stream.
+        "--disable-data-integrity-check",
+    ]
+    return Peer("versitygw-proxy", command, port, home)
+
+
 def varnish(directory, origin_port, core=None):
     """varnish with all of it in memory, for good."""
+    return _varnish(directory, origin_port, "malloc,512m", "", core)
+
+
+def varnish_signed(directory, origin_port):
+    """The same, larger, which keeps what carries a signature as well and passes writes on."""
+    keep = 'sub vcl_recv { if (req.method == "GET") { return (hash); } return (pass); }\n'
+    return _varnish(directory, origin_port, "malloc,1g", keep, None)
+
+
+def _varnish(directory, origin_port, memory, rules, core):
     port = free_port()
     home = Path(directory) / "varnish"
     home.mkdir(parents=True, exist_ok=True)
@@ -114,10 +180,11 @@ def varnish(directory, origin_port, core=None):
     vcl.write_text(
         "vcl 4.1;\n"
         f'backend default {{ .host = "127.0.0.1"; .port = "{origin_port}"; }}\n'
+        f"{rules}"
         "sub vcl_backend_response { set beresp.ttl = 1d; }\n"
     )
     command = [
         "varnishd", "-F", "-j", "none", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", vcl,
-        "-s", "malloc,512m",
+        "-s", memory,
     ]
     return Peer("varnish", command, port, home, core)

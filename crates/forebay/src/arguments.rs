@@ -26,6 +26,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    Tap(Box<forebay_bench::tap::command::TapArguments>),
+    Cost(Box<forebay_bench::cost::command::CostArguments>),
+    /// Measure S3 endpoints, several side by side.
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
+    Report(Box<forebay_bench::report::ReportArguments>),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -33,6 +41,12 @@ pub(crate) enum Command {
     },
     /// Print the manual page, for `man -l -`.
     Man,
+}
+
+/// How to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    Run(Box<forebay_bench::run::RunArguments>),
 }
 
 /// What to do with the configuration.

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use forebay_gateway::{access, config};
+use forebay_gateway::config;
 
 use crate::{
     arguments::{ConfigCommand, SourceArguments},
     print_out,
-    serve::{ConfigSources, RootSource, variable},
+    serve::ConfigSources,
 };
 
 /// Runs one of the commands.
@@ -22,14 +22,7 @@ pub(crate) fn run(command: ConfigCommand) -> Result<()> {
 }
 
 fn check(sources: &SourceArguments) -> Result<()> {
-    let config = ConfigSources::read(sources)?.load()?;
-    let root = RootSource::of(&config).key_for_check()?;
-    let sources = access::Sources {
-        root: root.as_ref(),
-        variable: &variable,
-    };
-    access::load(&config.access, &config.settings.listeners, sources)
-        .map_err(crate::FaultyConfig)?;
+    let config = ConfigSources::read(sources)?.load_whole()?;
     let mut text = String::new();
     for warning in &config.warnings {
         writeln!(text, "note: {warning}")?;

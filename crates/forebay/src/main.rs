@@ -6,11 +6,16 @@
 //! | `config check` | tells every fault of a config | 0 none, 64 some |
 //! | `config show` | prints every value in force and its source | 0, 64 |
 //! | `config schema`, `config example` | print what a config may hold | 0 |
+//! | `tap` | relays and counts until SIGTERM or SIGINT | 0 stopped, 1 failed, 64 bad flags |
+//! | `cost` | tells what a workload costs | 0, 1, 64 bad flags or prices |
+//! | `bench run` | measures S3 endpoints | 0, 1 some requests failed or cut short, 64 |
+//! | `report` | shows runs as tables, charts and a page | 0, 1 a file can't be read or written |
 //! | `completions`, `man` | print files for the shell and for `man` | 0 |
 //!
 //! A command line that can't be understood leaves with 64 as well (`EX_USAGE` of sysexits.h).
 
 mod arguments;
+mod bench_command;
 mod config_command;
 mod machine;
 mod serve;
@@ -18,6 +23,7 @@ mod serve;
 use std::{io::Write, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
+use forebay_bench::{cost, fault::FaultyInput, report, tap};
 use forebay_gateway::config::Fault;
 
 use arguments::{Arguments, Command};
@@ -44,6 +50,13 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Serve(sources) => serve::serve(&sources),
         Command::Config { command } => config_command::run(command),
+        Command::Tap(arguments) => tap::command::run(*arguments, &mut std::io::stderr()),
+        Command::Cost(arguments) => print_with(|out| cost::command::run(&arguments, out)),
+        Command::Bench { command } => match bench_command::run(&command) {
+            Ok(ending) => return ending,
+            Err(error) => Err(error),
+        },
+        Command::Report(arguments) => print_with(|out| report::run(&arguments, out)),
         Command::Completions { shell } => print_completions(shell),
         Command::Man => print_manual(),
     };
@@ -57,7 +70,10 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "forebay: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref::<FaultyInput>() {
+                Some(_) => EXIT_USAGE.into(),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -108,6 +124,13 @@ fn print_manual() -> anyhow::Result<()> {
         man.render_options_section(&mut pages)?;
     }
     print_out(&pages)
+}
+
+/// Prints what `write` writes, once it has written all of it.
+fn print_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut text = Vec::new();
+    write(&mut text)?;
+    print_out(&text)
 }
 
 /// Prints to standard output; a reader that has seen enough (`| head`) is no failure.

@@ -16,7 +16,7 @@ use forebay_gateway::{
     Gateway, Parts, Running, access,
     admin::{Admin, Health},
     assemble::{self, Assembly},
-    config::{self, Config, Fault, File, Flags},
+    config::{self, Config, Fault, File, Flags, Judged},
 };
 use forebay_store::{Budget, Clock};
 use prometheus_client::registry::Registry;
@@ -33,7 +33,7 @@ const STACK_BYTES: usize = 1024 * 1024;
 
 /// Runs the gateway until it is told to end.
 pub(crate) fn serve(arguments: &SourceArguments) -> Result<()> {
-    let config = ConfigSources::read(arguments)?.load()?;
+    let config = ConfigSources::read(arguments)?.load_whole()?;
     log::start(config.log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -193,6 +193,39 @@ impl ConfigSources {
     pub(crate) fn load(&self) -> Result<Config> {
         Ok(Config::load(&self.0, &machine::surroundings()).map_err(FaultyConfig)?)
     }
+
+    /// Merges and checks it all, and reads what it names outside of itself (secrets, policies,
+    /// users), so that all that is wrong anywhere is told at once.
+    pub(crate) fn load_whole(&self) -> Result<Config> {
+        let Judged { config, outside } = Config::judge(&self.0, &machine::surroundings());
+        let mut faults = match &config {
+            Ok(config) => faults_of_users(config)?,
+            Err(faults) => [faults.clone(), root::faults_of_environment()].concat(),
+        };
+        for fault in access::faults_of(&outside, &variable) {
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
+        match config {
+            Ok(config) if faults.is_empty() => Ok(config),
+            Ok(_) | Err(_) => Err(FaultyConfig(faults).into()),
+        }
+    }
+}
+
+/// What is wrong with the users of a config that is right by itself.
+fn faults_of_users(config: &Config) -> Result<Vec<Fault>> {
+    let root = match RootSource::of(config).key_for_check() {
+        Ok(root) => root,
+        Err(error) => return Ok(error.downcast::<FaultyConfig>()?.0),
+    };
+    let sources = access::Sources {
+        root: root.as_ref(),
+        variable: &variable,
+    };
+    let users = access::load(&config.access, &config.settings.listeners, sources);
+    Ok(users.err().unwrap_or_default())
 }
 
 fn read_file(path: &Path) -> Result<File> {

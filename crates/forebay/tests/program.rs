@@ -7,7 +7,7 @@ mod server;
 use std::{fs, io::Write, net::TcpListener, os::unix::fs::PermissionsExt};
 
 use rustix::process::Signal;
-use server::{Server, request, run, run_with};
+use server::{Server, Tap, request, run, run_with};
 
 /// A gateway that keeps nothing and asks nobody for a signature.
 const OPEN_NULL: &str = r#"
@@ -137,6 +137,55 @@ fn a_check_reads_the_files_that_the_config_names() {
     let output = check(&[("A_SECRET", "s")]);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     assert!(output.stdout.starts_with("ok: "), "{}", output.stdout);
+}
+
+/// Goal: what lies outside of the config is looked at in the same run, faults or not.
+#[test]
+fn faults_of_the_config_and_of_what_it_names_come_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    fs::write(place("policy.json"), "{}").unwrap();
+    let users = "[users.c]\naccess_key = \"KEY-C\"\nsecret_key_env = \"UNSET_C\"\ncolour = 1\n";
+    fs::write(place("users.toml"), users).unwrap();
+    let text = format!(
+        "users_file = {:?}\n[server]\nthreads = 0\n\
+         [users.a]\nsecret_key_env = \"UNSET_A\"\npolicies = [{{ file = {:?} }}]\n\
+         [[bucket_policies]]\nbucket = \"b\"\npolicy = {{ file = {:?} }}\n\
+         [stores.s]\ntype = \"s3\"\ncredentials = \"keys\"\naccess_key = \"KEY-S\"\n\
+         secret_key_file = {:?}\n",
+        place("users.toml"),
+        place("nowhere.json"),
+        place("policy.json"),
+        place("nowhere"),
+    );
+    fs::write(place("forebay.toml"), &text).unwrap();
+    let config = place("forebay.toml");
+    let config = config.to_str().unwrap();
+    let data = place("data");
+    for command in [
+        &["config", "check"][..],
+        &["serve", "--data", data.to_str().unwrap()],
+    ] {
+        let arguments = [command, &["--config", config]].concat();
+        let output = run_with(&arguments, &[("FOREBAY_ROOT_ACCESS_KEY", "HALF")]);
+        assert_eq!(output.code, 64, "{}", output.stderr);
+        for expected in [
+            "server.threads = 0",
+            "users.a.access_key = (not set)",
+            "users.a.secret_key_env = \"UNSET_A\"",
+            "users.a.policies[0] = ",
+            "bucket_policies[0].policy = ",
+            "stores.s.endpoint = (not set)",
+            "stores.s.secret_key_file = ",
+            "users.toml: users.c.colour",
+            "users.toml: users.c.secret_key_env = \"UNSET_C\"",
+            "FOREBAY_ROOT_ACCESS_KEY = \"HALF\"",
+        ] {
+            let count = output.stderr.matches(expected).count();
+            assert_eq!(count, 1, "{expected}: {}", output.stderr);
+        }
+        assert!(!data.exists(), "something was made");
+    }
 }
 
 #[test]
@@ -294,6 +343,28 @@ fn health_and_metrics_are_served_apart_from_clients() {
         Some("# EOF")
     );
     assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn an_origin_without_credentials_is_told_at_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().to_str().unwrap();
+    let arguments = ["--data", home, "--origin", "http://127.0.0.1:9"];
+    // Without the last one, machines of a cloud would find some.
+    let variables = [("HOME", home), ("AWS_EC2_METADATA_DISABLED", "true")];
+    let mut gateway = Server::start(&arguments, &variables);
+    gateway.wait_for_line("no credentials for the origin");
+    let told = gateway.printed();
+    let told = told.lines().find(|line| line.contains("no credentials"));
+    for expected in [
+        "WARN",
+        "127.0.0.1:9",
+        "cause=\"no keys in",
+        "remedy=\"set AWS_",
+    ] {
+        assert!(told.unwrap().contains(expected), "{expected}: {told:?}");
+    }
+    assert_eq!(gateway.stop(), 0);
 }
 
 /// Goal: `--origin` puts a cache in front of an S3 service, with the keys of the AWS environment.
@@ -462,4 +533,55 @@ fn the_log_can_be_json() {
         .collect();
     assert_eq!(messages, ["started", "draining", "stopped"], "{printed}");
     assert_eq!(lines[0]["level"], "INFO");
+}
+
+#[test]
+fn a_tap_relays_until_sigterm_and_then_tells_its_totals() {
+    let directory = tempfile::tempdir().unwrap();
+    let totals = directory.path().join("totals.json");
+    let origin = Server::with_config(OPEN_NULL);
+    let flags = [
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        &origin.address.to_string(),
+        "--out",
+        totals.to_str().unwrap(),
+        "--seed",
+        "7",
+    ];
+    let mut tap = Tap::start(&flags);
+    let (status, body) = request(tap.address, "PUT /bucket/key", "hello");
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(tap.stop(), 0);
+    let totals = fs::read_to_string(totals).unwrap();
+    let totals: serde_json::Value = serde_json::from_str(&totals).unwrap();
+    assert_eq!(totals["requests"], 1);
+    assert_eq!(totals["seed"], 7);
+    assert_eq!(totals["responses"]["200"], 1);
+    assert_eq!(totals["body_bytes_to_server"], "hello".len());
+}
+
+#[test]
+fn costs_are_told_and_what_is_wrong_with_them_leaves_with_64() {
+    let workload = ["cost", "--objects", "1000000", "--size", "1MB"];
+    let told = run(&workload);
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    assert!(told.stdout.contains("all in Redis"), "{}", told.stdout);
+    for flags in [
+        &["--set", "s3.put=1 EUR"][..],
+        &["--set", "s3.pit=1 USD per request"],
+        &["--size", "1"],
+        &["--hot-gets", "1h=80%", "--hot-gets", "1h=90%"],
+    ] {
+        let output = run(&[&workload[..], flags].concat());
+        assert_eq!(output.code, 64, "{flags:?}: {}", output.stderr);
+        assert!(output.stdout.is_empty(), "{flags:?}");
+    }
+    let missing = run(&["cost", "--metrics", "/nowhere", "--over", "1d"]);
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
+    let tap = ["tap", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"];
+    let faulty = run(&[&tap[..], &["--busy", "x"]].concat());
+    assert_eq!(faulty.code, 64, "{}", faulty.stderr);
+    assert!(faulty.stderr.contains("busy = \"x\""), "{}", faulty.stderr);
 }

@@ -15,8 +15,8 @@ use forebay_store::Identity;
 
 use crate::{
     config::{
-        AccessConfig, BucketPolicyConfig, Fault, File, PolicySource, ROOT_USER, SecretSource,
-        UserConfig, check_users_file,
+        AccessConfig, BucketPolicyConfig, Fault, File, Outside, PolicySource, ROOT_USER,
+        SecretSource, UserConfig, check_users_file, judge_users_file,
     },
     routes::BucketPattern,
     settings::{Authentication, Listener},
@@ -89,15 +89,20 @@ pub fn load(
         .and_then(|path| read_users_file(path, &mut faults));
     let from_file = from_file.unwrap_or_default();
     let mut users: Vec<User> = Vec::new();
-    for user in access.users.iter().chain(&from_file.users) {
-        let key = format!("users.{}", user.name);
+    let of_config = access.users.iter().map(|user| (String::new(), user));
+    let of_file = from_file.users.iter().map(|user| {
+        let file = access.users_file.as_deref().unwrap_or(Path::new(""));
+        (format!("{}: ", file.display()), user)
+    });
+    for (place, user) in of_config.chain(of_file) {
+        let key = format!("{place}users.{}", user.name);
         if let Some(other) = users
             .iter()
             .find(|other| *other.name == *user.name || *other.access_key_id == *user.access_key)
         {
-            faults.push(twice(key, user, other));
+            faults.push(twice(key.clone(), user, other));
         }
-        users.extend(compile_user(user, sources, &mut faults));
+        users.extend(compile_user(&key, user, sources, &mut faults));
     }
     if let Some(root) = sources.root {
         match compile_root(root, &users) {
@@ -152,14 +157,45 @@ fn twice(key: String, user: &UserConfig, other: &User) -> Fault {
     }
 }
 
+/// Looks at all that a config names outside of itself, and keeps nothing of it: what is wrong with
+/// it. For a config with faults too, which [`load`] can't be asked about.
+pub fn faults_of(outside: &[Outside], variable: &dyn Fn(&str) -> Option<String>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for named in outside {
+        match named {
+            Outside::UsersFile(path) => {
+                let Some(file) = open_users_file(path, &mut faults) else {
+                    continue;
+                };
+                // A users file names no other, so this goes no deeper.
+                let (access, outside) = judge_users_file(&file);
+                faults.extend(access.err().into_iter().flatten());
+                faults.extend(faults_of(&outside, variable));
+            }
+            Outside::Secret { key, source } => {
+                faults.extend(read_secret(key, source, variable).err());
+            }
+            Outside::Policy { source, kind } => {
+                compile(source, *kind, &mut faults);
+            }
+        }
+    }
+    faults
+}
+
 fn read_users_file(path: &Path, faults: &mut Vec<Fault>) -> Option<AccessConfig> {
+    let file = open_users_file(path, faults)?;
+    check_users_file(&file)
+        .map_err(|wrong| faults.extend(wrong))
+        .ok()
+}
+
+fn open_users_file(path: &Path, faults: &mut Vec<Fault>) -> Option<File> {
     let text = read_bounded(path, USERS_FILE_BYTES_MAX)
         .map_err(|error| faults.push(unreadable("users_file".to_owned(), path, &error)))
         .ok()?;
     let path = path.display().to_string();
-    check_users_file(&File { path, text })
-        .map_err(|wrong| faults.extend(wrong))
-        .ok()
+    Some(File { path, text })
 }
 
 fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
@@ -179,9 +215,13 @@ fn unreadable(key: String, path: &Path, error: &io::Error) -> Fault {
     }
 }
 
-fn compile_user(user: &UserConfig, sources: Sources<'_>, faults: &mut Vec<Fault>) -> Option<User> {
-    let key = format!("users.{}", user.name);
-    let secret_key = read_secret(&key, &user.secret_key, sources.variable);
+fn compile_user(
+    key: &str,
+    user: &UserConfig,
+    sources: Sources<'_>,
+    faults: &mut Vec<Fault>,
+) -> Option<User> {
+    let secret_key = read_secret(key, &user.secret_key, sources.variable);
     let secret_key = secret_key.map_err(|fault| faults.push(fault)).ok();
     let policies: Vec<Arc<Policy>> = user
         .policies

@@ -9,12 +9,14 @@
 //! 3. [`Config`] is frozen: typed, checked, with an [`Entry`] for every value in force.
 //!
 //! What is read from files that the config names (secrets, policies, the users file) is
-//! [`crate::access`]'s; what is built from it all is [`crate::assemble`]'s.
+//! [`crate::access`]'s; [`Outside`] lists it, for a config with faults as well. What is built from
+//! it all is [`crate::assemble`]'s.
 
 mod check;
 mod entry;
 mod fault;
 mod merge;
+mod outside;
 pub mod raw;
 mod section;
 mod shape;
@@ -36,8 +38,11 @@ pub use forebay_cache::Coherence;
 pub use entry::{Entry, Provenance, Source};
 pub use fault::Fault;
 pub use merge::{DEFAULT_STORE, File, Flags, Sources};
+pub use outside::Outside;
 
 use crate::settings::Settings;
+use check::Checked;
+use merge::Merged;
 
 /// Name of the user that exists when the config names none, or when the environment holds its key.
 pub const ROOT_USER: &str = "root";
@@ -233,19 +238,31 @@ pub enum LayerConfig {
     Cache(CacheSettings),
 }
 
+/// A config as it was judged.
+#[derive(Debug)]
+pub struct Judged {
+    /// The config, or all that is wrong with it.
+    pub config: Result<Config, Vec<Fault>>,
+    /// What it names outside of itself, as far as that can be read.
+    pub outside: Vec<Outside>,
+}
+
 impl Config {
     /// Merges and checks all sources.
     ///
     /// # Errors
     /// All that is wrong, not only the first.
     pub fn load(sources: &Sources, surroundings: &Surroundings) -> Result<Self, Vec<Fault>> {
+        Self::judge(sources, surroundings).config
+    }
+
+    /// The same, with what the config names outside of itself.
+    pub fn judge(sources: &Sources, surroundings: &Surroundings) -> Judged {
         let mut merged = merge::merge(sources);
         let raw = std::mem::take(&mut merged.raw);
-        match check::check(raw, surroundings, &merged.provenance) {
-            Ok(config) if merged.faults.is_empty() => Ok(config),
-            Ok(_) => Err(merged.all_faults(Vec::new())),
-            Err(further) => Err(merged.all_faults(further)),
-        }
+        let checked = check::check(raw, surroundings, &merged.provenance);
+        let (config, outside) = joined(merged, checked);
+        Judged { config, outside }
     }
 
     /// Checks a raw config on its own, all values of which count as written in a file.
@@ -253,7 +270,7 @@ impl Config {
     /// # Errors
     /// All that is wrong, not only the first.
     pub fn check(raw: raw::RawConfig, surroundings: &Surroundings) -> Result<Self, Vec<Fault>> {
-        check::check(raw, surroundings, &Provenance::default())
+        check::check(raw, surroundings, &Provenance::default()).0
     }
 
     /// All stores' caches together, in bytes.
@@ -270,7 +287,51 @@ impl Config {
 /// # Errors
 /// All that is wrong with it.
 pub fn check_users_file(file: &File) -> Result<AccessConfig, Vec<Fault>> {
-    check::check_users_file(merge::parse_users_file(file)?, file)
+    judge_users_file(file).0
+}
+
+/// The same, with what the file names outside of itself.
+pub(crate) fn judge_users_file(file: &File) -> Checked<AccessConfig> {
+    let mut merged = merge::parse_users_file(file);
+    let raw = std::mem::take(&mut merged.raw);
+    let (mut access, mut outside) = joined(merged, check::check_users_file(raw));
+    let in_file = |key: &mut String| {
+        if !key.starts_with(&file.path) {
+            *key = format!("{}: {key}", file.path);
+        }
+    };
+    for key in outside.iter_mut().filter_map(Outside::key_mut) {
+        in_file(key);
+    }
+    match &mut access {
+        Ok(access) => {
+            let of_users = access.users.iter_mut().flat_map(|user| &mut user.policies);
+            let of_buckets = access.bucket_policies.iter_mut();
+            for policy in of_users.chain(of_buckets.map(|bucket| &mut bucket.policy)) {
+                in_file(policy.key_mut());
+            }
+        }
+        Err(faults) => {
+            for fault in faults {
+                in_file(&mut fault.key);
+            }
+        }
+    }
+    (access, outside)
+}
+
+/// What was found while merging and while checking, under the keys that the user knows.
+fn joined<R, T>(merged: Merged<R>, checked: Checked<T>) -> Checked<T> {
+    let (checked, mut outside) = checked;
+    for key in outside.iter_mut().filter_map(Outside::key_mut) {
+        merged.restore_key(key);
+    }
+    let found = match checked {
+        Ok(checked) if merged.faults.is_empty() => Ok(checked),
+        Ok(_) => Err(merged.all_faults(Vec::new())),
+        Err(further) => Err(merged.all_faults(further)),
+    };
+    (found, outside)
 }
 
 /// The JSON schema of the config file, as text.

@@ -10,14 +10,15 @@
 //!
 //! Keys of 1 to 3 are read once, at start. Those of 4 expire: they are renewed while the old ones
 //! still hold, by the first request within `REFRESH_AHEAD_SECONDS` of the end, and no request
-//! waits for that unless there are none at all.
+//! waits for that unless there are none at all. They are asked for once at the start, so that a
+//! lack of them is told while somebody looks.
 //!
 //! The key derived for a day is kept beside the credentials, so a request costs one load of a
 //! pointer and the signature itself.
 
 #[cfg(feature = "aws-providers")]
 mod chain;
-mod profile;
+pub mod profile;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +39,7 @@ use forebay_s3::{
 };
 use forebay_store::{Clock, Error};
 use forebay_telemetry::origin::OriginMetrics;
-use tokio::sync::Semaphore;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::settings::{CredentialsSource, OriginSettings};
 
@@ -126,6 +127,8 @@ pub(crate) struct Signing {
 #[derive(Debug)]
 pub(crate) struct Signatory {
     source: Source,
+    /// The endpoint, for the log.
+    origin: String,
     region: String,
     service: String,
     current: ArcSwapOption<Signing>,
@@ -161,7 +164,8 @@ enum Need {
 }
 
 impl Signatory {
-    /// Finds credentials, or where they will come from.
+    /// Finds credentials, or where they will come from; those that expire are asked for at once,
+    /// in the background, where there is a tokio runtime.
     pub(crate) fn new(
         settings: &OriginSettings,
         clock: Clock,
@@ -185,7 +189,9 @@ impl Signatory {
                 expires: None,
             });
         }
-        Ok(Arc::new(signatory))
+        let signatory = Arc::new(signatory);
+        signatory.look_early();
+        Ok(signatory)
     }
 
     fn with_source(
@@ -196,6 +202,7 @@ impl Signatory {
     ) -> Self {
         Self {
             source,
+            origin: settings.endpoint.to_string(),
             region: settings.region.clone(),
             service: settings.service.clone(),
             current: ArcSwapOption::empty(),
@@ -307,6 +314,32 @@ impl Signatory {
         }
     }
 
+    /// Asks for credentials before any request needs them, and warns when there are none.
+    fn look_early(self: &Arc<Self>) {
+        let (Source::Expiring(renewal), Ok(runtime)) = (&self.source, Handle::try_current()) else {
+            return;
+        };
+        let (signatory, renewal) = (Arc::clone(self), Arc::clone(renewal));
+        // Nobody waits for it, as a metadata service that is away takes seconds to say so: what it
+        // finds is found in `current`, and a failure is logged here.
+        runtime.spawn(async move {
+            let now = AmzDate::from_unix(signatory.clock.unix_seconds());
+            if let Err(error) = signatory.renewed(&renewal, &now).await {
+                tracing::warn!(
+                    origin = signatory.origin,
+                    cause = format!(
+                        "no keys in the environment or in a profile of ~/.aws; then: {}",
+                        innermost(&error)
+                    ),
+                    remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile; \
+                              if the origin wants no signatures, a config file with \
+                              credentials = \"none\"",
+                    "no credentials for the origin, so requests to it fail"
+                );
+            }
+        });
+    }
+
     fn renew_in_background(self: &Arc<Self>, renewal: &Arc<Renewal>, now: &AmzDate) {
         if now.unix_seconds() < renewal.not_before_unix.load(Ordering::Relaxed) {
             return;
@@ -363,6 +396,13 @@ fn need(current: Option<&Signing>, now_unix: i64) -> Need {
         Some(expires) if now_unix >= expires - REFRESH_AHEAD_SECONDS => Need::RenewSoon,
         Some(_) | None => Need::Nothing,
     }
+}
+
+/// What lies below an error's other causes, on one line: the library lists what it tried.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let text = causes.last().map(ToString::to_string).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Joins a pair of keys that may be there.

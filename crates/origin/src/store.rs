@@ -70,7 +70,8 @@ struct Prepared {
 }
 
 impl OriginStore {
-    /// Makes the store; opens the CA file and the profile files, but no connection.
+    /// Makes the store; opens the CA file and the profile files, but no connection to the origin.
+    /// Within a tokio runtime, credentials that expire are asked for in the background.
     ///
     /// # Errors
     /// The first fault of the settings ([`OriginSettings::check`] finds all that need no file).

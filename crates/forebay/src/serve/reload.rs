@@ -27,7 +27,7 @@ pub(super) async fn reload(
     // Files may be on a slow disk, and health must be answered meanwhile.
     let (arguments, root) = (arguments.clone(), root.cloned());
     let read = tokio::task::spawn_blocking(move || {
-        let config = ConfigSources::read(&arguments)?.load()?;
+        let config = ConfigSources::read(&arguments)?.load_whole()?;
         let sources = access::Sources {
             root: root.as_ref(),
             variable: &variable,

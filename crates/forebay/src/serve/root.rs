@@ -83,22 +83,25 @@ impl Root {
 impl RootSource {
     /// Decides where the key is, from the environment and the config.
     pub(crate) fn of(config: &Config) -> Self {
-        let set = |name| variable(name).filter(|text| !text.is_empty());
-        let secret_key = set(SECRET_KEY_VARIABLE).map(SecretKey::new);
-        match (set(ACCESS_KEY_VARIABLE), secret_key) {
-            (Some(access_key), secret_key) => Self::Environment {
-                access_key,
-                secret_key,
-            },
-            (None, Some(secret_key)) => Self::Environment {
-                access_key: String::new(),
-                secret_key: Some(secret_key),
-            },
-            (None, None) if needs_root(&config.access, &config.settings.listeners) => {
-                Self::File(config.data_dir.join(FILE_NAME))
-            }
-            (None, None) => Self::Nowhere,
+        if let Some(given) = Self::of_environment() {
+            return given;
         }
+        if needs_root(&config.access, &config.settings.listeners) {
+            Self::File(config.data_dir.join(FILE_NAME))
+        } else {
+            Self::Nowhere
+        }
+    }
+
+    /// The key of the environment, if at least half of it is there.
+    fn of_environment() -> Option<Self> {
+        let set = |name| variable(name).filter(|text| !text.is_empty());
+        let access_key = set(ACCESS_KEY_VARIABLE);
+        let secret_key = set(SECRET_KEY_VARIABLE).map(SecretKey::new);
+        (access_key.is_some() || secret_key.is_some()).then(|| Self::Environment {
+            access_key: access_key.unwrap_or_default(),
+            secret_key,
+        })
     }
 
     /// The key, made and kept if there is none yet.
@@ -108,9 +111,10 @@ impl RootSource {
             Self::Environment {
                 access_key,
                 secret_key,
-            } => Ok(Root::FromEnvironment(from_environment(
-                access_key, secret_key,
-            )?)),
+            } => {
+                let key = from_environment(access_key, secret_key).map_err(faulty)?;
+                Ok(Root::FromEnvironment(key))
+            }
             Self::File(path) => {
                 if let Some(key) = read(&path)? {
                     return Ok(Root::FromFile { key, path });
@@ -130,7 +134,9 @@ impl RootSource {
             Self::Environment {
                 access_key,
                 secret_key,
-            } => from_environment(access_key, secret_key).map(Some),
+            } => Ok(Some(
+                from_environment(access_key, secret_key).map_err(faulty)?,
+            )),
             Self::File(path) => match read(&path)? {
                 Some(key) => Ok(Some(key)),
                 None => make().map(Some),
@@ -139,21 +145,40 @@ impl RootSource {
     }
 }
 
-fn from_environment(access_key: String, secret_key: Option<SecretKey>) -> Result<RootKey> {
+/// What is wrong with the variables of the root key; for a config that can't be asked whether it
+/// needs one.
+pub(super) fn faults_of_environment() -> Vec<Fault> {
+    let Some(RootSource::Environment {
+        access_key,
+        secret_key,
+    }) = RootSource::of_environment()
+    else {
+        return Vec::new();
+    };
+    match from_environment(access_key, secret_key) {
+        Ok(_) => Vec::new(),
+        Err(fault) => vec![fault],
+    }
+}
+
+fn from_environment(access_key: String, secret_key: Option<SecretKey>) -> Result<RootKey, Fault> {
     let fits = |b: u8| b.is_ascii_graphic() && !matches!(b, b'/' | b',' | b'=');
     match secret_key {
         Some(secret_key) if access_key.len() >= 3 && access_key.bytes().all(fits) => Ok(RootKey {
             access_key,
             secret_key,
         }),
-        Some(_) | None => Err(FaultyConfig(vec![Fault {
+        Some(_) | None => Err(Fault {
             key: ACCESS_KEY_VARIABLE.to_owned(),
             value: format!("{access_key:?}"),
             allowed: format!("an access key, together with {SECRET_KEY_VARIABLE}"),
             remedy: "set both variables, or neither to have a key made".to_owned(),
-        }])
-        .into()),
+        }),
     }
+}
+
+fn faulty(fault: Fault) -> FaultyConfig {
+    FaultyConfig(vec![fault])
 }
 
 fn make() -> Result<RootKey> {

@@ -234,6 +234,45 @@ impl Drop for Server {
     }
 }
 
+/// A running tap; killed when dropped.
+pub(crate) struct Tap {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Tap {
+    /// Starts one with these flags, and waits until it listens.
+    pub(crate) fn start(flags: &[&str]) -> Self {
+        let mut child = command(&[])
+            .arg("tap")
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        // "tap: 127.0.0.1:1234 -> ..."
+        let address = line.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { child, address }
+    }
+
+    /// Asks it to end; returns its exit code.
+    pub(crate) fn stop(&mut self) -> i32 {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap().code().expect("ended by itself")
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        // It has ended already, but for a test that fails.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

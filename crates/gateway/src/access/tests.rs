@@ -206,3 +206,60 @@ fn ready_made_policies_compile() {
         assert!(policy.warnings().is_empty(), "{:?}", policy.warnings());
     }
 }
+
+#[test]
+fn faults_outside_of_a_config_are_told_for_each_place_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("users.toml");
+    let text = "[users.b]\naccess_key = \"KEY-B\"\nsecret_key_env = \"UNSET\"\n\
+                policies = [{ json = \"{\" }, { jason = \"{\" }]\n";
+    fs::write(&path, text).unwrap();
+    let outside = [
+        Outside::UsersFile(path.clone()),
+        Outside::UsersFile(directory.path().join("nowhere")),
+        Outside::Secret {
+            key: "stores.s".to_owned(),
+            source: SecretSource::File(directory.path().join("nowhere")),
+        },
+        Outside::Secret {
+            key: "stores.t".to_owned(),
+            source: inline("s"),
+        },
+    ];
+    let faults = faults_of(&outside, &|_| None);
+    let mut keys: Vec<&str> = faults.iter().map(|fault| &*fault.key).collect();
+    let in_file = |key: &str| format!("{}: {key}", path.display());
+    keys.sort_unstable();
+    keys.dedup();
+    let mut expected = [
+        in_file("users.b.policies[0]"),
+        in_file("users.b.policies[1].jason"),
+        in_file("users.b.secret_key_env"),
+        "stores.s.secret_key_file".to_owned(),
+        "users_file".to_owned(),
+    ];
+    expected.sort_unstable();
+    assert_eq!(keys, expected, "{faults:#?}");
+}
+
+/// A config with faults and one without tell the same of what lies in the users file.
+#[test]
+fn a_fault_of_a_users_file_reads_the_same_either_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("users.toml");
+    let text = "[users.b]\naccess_key = \"KEY-B\"\nsecret_key_env = \"UNSET\"\n\
+                policies = [{ file = \"/nowhere\" }]\n\
+                [[bucket_policies]]\nbucket = \"b\"\npolicy = { json = \"{\" }\n";
+    fs::write(&path, text).unwrap();
+    let access = AccessConfig {
+        users_file: Some(path.clone()),
+        ..AccessConfig::default()
+    };
+    let mut loaded = load_alone(&access).unwrap_err();
+    let mut looked_at = faults_of(&[Outside::UsersFile(path)], &|_| None);
+    for faults in [&mut loaded, &mut looked_at] {
+        faults.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+    }
+    assert_eq!(loaded.len(), 3, "{loaded:#?}");
+    assert_eq!(loaded, looked_at);
+}

@@ -11,7 +11,7 @@ mod stores;
 use std::path::PathBuf;
 
 use super::{
-    Config, Fault, File, LogConfig, LogFormat, MemoryConfig, Surroundings,
+    Config, Fault, LogConfig, LogFormat, MemoryConfig, Outside, Surroundings,
     entry::Provenance,
     raw::{RawConfig, RawLog, RawMemory, RawUsersFile},
     section::{Findings, Form, Given, Rule, Section, Wrong},
@@ -24,15 +24,15 @@ use crate::{config::AccessConfig, settings::Settings};
 /// guess, to be revisited with `make bench`.
 const BUDGET_BYTES_DEFAULT: u64 = 256 * MIB;
 
+/// What a check came to: the thing itself or all that is wrong with it, and what it names.
+pub(super) type Checked<T> = (Result<T, Vec<Fault>>, Vec<Outside>);
+
 /// Judges the whole config.
-///
-/// # Errors
-/// All that is wrong.
 pub(super) fn check(
     raw: RawConfig,
     surroundings: &Surroundings,
     provenance: &Provenance,
-) -> Result<Config, Vec<Fault>> {
+) -> Checked<Config> {
     let RawConfig {
         users_file,
         server,
@@ -50,6 +50,9 @@ pub(super) fn check(
         .section("")
         .text("users_file", users_file)
         .map(PathBuf::from);
+    if let Some(path) = &users_file {
+        findings.outside.push(Outside::UsersFile(path.clone()));
+    }
     let server = server::check(&mut findings.section("server"), server, surroundings);
     let admin_listen = server::check_admin(&mut findings.section("admin"), admin);
     let memory = check_memory(&mut findings.section("memory"), memory, surroundings);
@@ -80,10 +83,11 @@ pub(super) fn check(
         faults,
         entries,
         warnings,
+        outside,
         ..
     } = findings;
     if !faults.is_empty() {
-        return Err(faults);
+        return (Err(faults), outside);
     }
     let settings = Settings {
         listeners: server.listeners,
@@ -98,7 +102,7 @@ pub(super) fn check(
         users,
         bucket_policies,
     };
-    Ok(Config {
+    let config = Config {
         data_dir: server.data_dir,
         settings,
         drain_timeout: server.drain_timeout,
@@ -110,14 +114,12 @@ pub(super) fn check(
         routes,
         entries,
         warnings,
-    })
+    };
+    (Ok(config), outside)
 }
 
 /// Judges a users file.
-///
-/// # Errors
-/// All that is wrong.
-pub(super) fn check_users_file(raw: RawUsersFile, file: &File) -> Result<AccessConfig, Vec<Fault>> {
+pub(super) fn check_users_file(raw: RawUsersFile) -> Checked<AccessConfig> {
     let RawUsersFile {
         users,
         bucket_policies,
@@ -126,18 +128,18 @@ pub(super) fn check_users_file(raw: RawUsersFile, file: &File) -> Result<AccessC
     let mut findings = Findings::new(&provenance);
     let users = access::check_users(&mut findings.section("users"), users);
     let bucket_policies = access::check_bucket_policies(&mut findings, bucket_policies);
-    if findings.faults.is_empty() {
-        return Ok(AccessConfig {
-            users_file: None,
-            users,
-            bucket_policies,
-        });
+    let Findings {
+        faults, outside, ..
+    } = findings;
+    if !faults.is_empty() {
+        return (Err(faults), outside);
     }
-    let in_file = |mut fault: Fault| {
-        fault.key = format!("{}: {}", file.path, fault.key);
-        fault
+    let access = AccessConfig {
+        users_file: None,
+        users,
+        bucket_policies,
     };
-    Err(findings.faults.into_iter().map(in_file).collect())
+    (Ok(access), outside)
 }
 
 fn check_memory(

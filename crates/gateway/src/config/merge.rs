@@ -58,8 +58,8 @@ pub struct Sources {
 
 /// The merged config, where its values come from, and what had to be left out.
 #[derive(Debug)]
-pub(super) struct Merged {
-    pub(super) raw: RawConfig,
+pub(super) struct Merged<R> {
+    pub(super) raw: R,
     pub(super) provenance: Provenance,
     pub(super) faults: Vec<Fault>,
     /// Paths of the list items that were cut out, in the order of the file.
@@ -67,7 +67,7 @@ pub(super) struct Merged {
 }
 
 /// Merges all sources; what is wrong is left out and reported in `faults`.
-pub(super) fn merge(sources: &Sources) -> Merged {
+pub(super) fn merge(sources: &Sources) -> Merged<RawConfig> {
     let (mut provenance, mut faults) = (Provenance::default(), Vec::new());
     let mut tree = Table::new();
     if let Some(file) = &sources.file {
@@ -94,19 +94,26 @@ pub(super) fn merge(sources: &Sources) -> Merged {
     }
 }
 
-impl Merged {
+impl<R> Merged<R> {
+    /// Names in `key`, which was found in what is left, the place that the user knows.
+    pub(super) fn restore_key(&self, key: &mut String) {
+        for item in &self.removed_items {
+            count_removed_item(key, item);
+        }
+    }
+
     /// All faults as the user should see them, those that the check found included.
     pub(super) fn all_faults(self, found_by_check: Vec<Fault>) -> Vec<Fault> {
+        let mut found_by_check = found_by_check;
+        for fault in &mut found_by_check {
+            self.restore_key(&mut fault.key);
+        }
         let Self {
             provenance,
             mut faults,
-            removed_items,
             ..
         } = self;
-        for mut fault in found_by_check {
-            for item in &removed_items {
-                count_removed_item(&mut fault.key, item);
-            }
+        for fault in found_by_check {
             // What was cut out is no second fault of whatever it was cut out of.
             if !faults
                 .iter()
@@ -150,19 +157,18 @@ fn count_removed_item(key: &mut String, removed: &str) {
     }
 }
 
-/// Reads a users file.
-///
-/// # Errors
-/// All that is wrong with it.
-pub(super) fn parse_users_file(file: &File) -> Result<RawUsersFile, Vec<Fault>> {
+/// Reads a users file; what is wrong is left out and reported in `faults`.
+pub(super) fn parse_users_file(file: &File) -> Merged<RawUsersFile> {
     let mut faults = Vec::new();
     let mut tree = parse_file(file, &mut faults);
-    faults.extend(shape::prune(&mut tree, shape::users_file_schema()).faults);
+    let pruned = shape::prune(&mut tree, shape::users_file_schema());
+    faults.extend(pruned.faults);
     let raw = deserialize(tree, &file.path, &mut faults);
-    if faults.is_empty() {
-        Ok(raw)
-    } else {
-        Err(faults)
+    Merged {
+        raw,
+        provenance: Provenance::default(),
+        faults,
+        removed_items: pruned.removed_items,
     }
 }
 

@@ -9,6 +9,7 @@ use std::{fmt::Display, ops::RangeInclusive, time::Duration};
 use super::{
     entry::{Entry, Provenance, Source},
     fault::Fault,
+    outside::Outside,
     shape::join,
     value::{ByteSize, Span},
 };
@@ -20,6 +21,8 @@ pub(super) struct Findings<'a> {
     pub(super) faults: Vec<Fault>,
     pub(super) entries: Vec<Entry>,
     pub(super) warnings: Vec<String>,
+    /// What is named and lies elsewhere.
+    pub(super) outside: Vec<Outside>,
 }
 
 impl<'a> Findings<'a> {
@@ -29,6 +32,7 @@ impl<'a> Findings<'a> {
             faults: Vec::new(),
             entries: Vec::new(),
             warnings: Vec::new(),
+            outside: Vec::new(),
         }
     }
 
@@ -72,6 +76,16 @@ impl<'a> Section<'_, 'a> {
     /// The dotted path of `key`.
     pub(super) fn at(&self, key: &str) -> String {
         join(&self.path, key)
+    }
+
+    /// The dotted path of the table itself.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Notes what is named here and lies elsewhere.
+    pub(super) fn note_outside(&mut self, outside: Outside) {
+        self.findings.outside.push(outside);
     }
 
     /// Notes the value in force of `key`.

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 use serde_json::Value as Json;
 
 use forebay_cache::Coherence;
+use forebay_s3::policy::PolicyKind;
 
 use super::{value::MIB, *};
 use crate::settings::Authentication;
@@ -743,6 +744,46 @@ fn a_users_file_holds_users_and_bucket_policies_only() {
         let faults = check(text).unwrap_err();
         assert!(!faults.is_empty(), "{text}");
     }
+}
+
+#[test]
+fn what_lies_outside_is_named_though_the_config_is_wrong() {
+    let text = r#"
+        users_file = "users.toml"
+        [server]
+        threads = 0
+        [users.a]
+        secret_key_file = "a.secret"
+        policies = [1, { file = "a.json" }]
+        [stores.s]
+        type = "s3"
+        credentials = "keys"
+        secret_key_env = "S_SECRET"
+        [[bucket_policies]]
+        policy = { file = "b.json" }
+    "#;
+    let Judged { config, outside } = Config::judge(&file(text), &surroundings());
+    assert!(config.is_err());
+    let secret = |key: &str, source| Outside::Secret {
+        key: key.to_owned(),
+        source,
+    };
+    let policy = |path: &str, key: &str, kind| Outside::Policy {
+        source: PolicySource::File {
+            path: path.into(),
+            key: key.to_owned(),
+        },
+        kind,
+    };
+    let expected = [
+        Outside::UsersFile("users.toml".into()),
+        secret("users.a", SecretSource::File("a.secret".into())),
+        // The first policy of the list was cut out, and this is still the second.
+        policy("a.json", "users.a.policies[1]", PolicyKind::Identity),
+        policy("b.json", "bucket_policies[0].policy", PolicyKind::Bucket),
+        secret("stores.s", SecretSource::Environment("S_SECRET".into())),
+    ];
+    assert_eq!(outside, expected);
 }
 
 /// The example with its examples in use.

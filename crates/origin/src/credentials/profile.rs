@@ -17,8 +17,8 @@ use forebay_s3::sigv4::Credentials;
 
 use super::{CredentialsError, pair};
 
-/// Settings of a profile.
-type Profile = BTreeMap<String, String>;
+/// Settings of a profile: values by name, which is in lower case.
+pub type Profile = BTreeMap<String, String>;
 
 /// Settings by which a profile gets its keys from elsewhere.
 const INDIRECT: [&str; 5] = [
@@ -164,8 +164,14 @@ impl File {
     }
 }
 
-/// The settings of one section; `Err` is the number of a line that is none of an INI file.
-fn parse(text: &str, section: &str) -> Result<Option<Profile>, usize> {
+/// Reads one section of a profile file, such as `default` or `profile work`; `None` when the file
+/// has no such section.
+///
+/// A section that is there several times is one; of a setting that is, the last value counts.
+///
+/// # Errors
+/// The number, counted from 1, of the first line that is none of an INI file, in whichever section.
+pub fn parse(text: &str, section: &str) -> Result<Option<Profile>, usize> {
     let mut found: Option<Profile> = None;
     let mut is_inside = false;
     for (index, line) in text.lines().enumerate() {

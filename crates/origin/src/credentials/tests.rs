@@ -110,3 +110,20 @@ async fn the_key_follows_the_day() {
     clock.advance(Duration::from_hours(24));
     assert_eq!(key_id(&signatory, &clock).await.unwrap(), "ONE");
 }
+
+#[tokio::test]
+async fn credentials_are_asked_for_before_any_request_needs_them() {
+    let (signatory, _, metrics) = scripted(&[Ok(("ONE", NOON_UNIX + 3600))]);
+    signatory.look_early();
+    tokio::task::yield_now().await;
+    let current = signatory.current.load_full().expect("found early");
+    assert_eq!(&*current.credentials.access_key_id, "ONE");
+    assert_eq!(metrics.credential_errors.get(), 0);
+
+    let (signatory, clock, metrics) = scripted(&[Err(()), Ok(("TWO", NOON_UNIX + 3600))]);
+    signatory.look_early();
+    tokio::task::yield_now().await;
+    assert_eq!(metrics.credential_errors.get(), 1);
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(key_id(&signatory, &clock).await.unwrap(), "TWO");
+}

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use forebay_s3::sigv4::SecretKey;
+use forebay_s3::{policy::PolicyKind, sigv4::SecretKey};
 
 use super::{Findings, Section, Wrong};
 use crate::config::{
-    BucketPolicyConfig, PolicySource, SecretSource, UserConfig,
+    BucketPolicyConfig, Outside, PolicySource, SecretSource, UserConfig,
     raw::{RawBucketPolicy, RawPolicy, RawPolicyDocument, RawUser},
     section::{Given, quoted},
 };
@@ -138,6 +138,15 @@ impl Secrets {
 }
 
 pub(super) fn check_secret(table: &mut Section<'_, '_>, raw: Secrets) -> Option<SecretSource> {
+    let source = check_secret_source(table, raw)?;
+    table.note_outside(Outside::Secret {
+        key: table.path().to_owned(),
+        source: source.clone(),
+    });
+    Some(source)
+}
+
+fn check_secret_source(table: &mut Section<'_, '_>, raw: Secrets) -> Option<SecretSource> {
     const ONE: &str = "exactly one of secret_key, secret_key_file, secret_key_env";
     match raw {
         Secrets {
@@ -207,6 +216,12 @@ fn check_policies(table: &mut Section<'_, '_>, raw: Option<Vec<RawPolicy>>) -> V
         let ready_made = USER_POLICIES.map(|(name, json)| (name, json.to_owned()));
         policies.extend(check_policy(table, &key, policy, &ready_made));
     }
+    for source in &policies {
+        table.note_outside(Outside::Policy {
+            source: source.clone(),
+            kind: PolicyKind::Identity,
+        });
+    }
     policies
 }
 
@@ -224,7 +239,10 @@ pub(super) fn check_bucket_policies(
                 "write bucket = \"NAME\", or a pattern such as \"public-*\"",
             );
         }
-        let bucket = table.text("bucket", bucket).unwrap_or_default();
+        // A ready-made policy needs a name to be of.
+        let bucket = table
+            .text("bucket", bucket)
+            .unwrap_or_else(|| "*".to_owned());
         let Some(policy) = policy else {
             table.missing(
                 "policy",
@@ -234,8 +252,13 @@ pub(super) fn check_bucket_policies(
         };
         let ready_made =
             BUCKET_POLICIES.map(|(name, json)| (name, json.replace("BUCKET", &bucket)));
-        let policy = check_policy(&mut table, "policy", policy, &ready_made);
-        policies.extend(policy.map(|policy| BucketPolicyConfig { bucket, policy }));
+        if let Some(policy) = check_policy(&mut table, "policy", policy, &ready_made) {
+            table.note_outside(Outside::Policy {
+                source: policy.clone(),
+                kind: PolicyKind::Bucket,
+            });
+            policies.push(BucketPolicyConfig { bucket, policy });
+        }
     }
     policies
 }

@@ -1,0 +1,108 @@
+"""The matrix: workloads by sizes, at the origin and at what may stand before it.
+
+Measured by `forebay bench run`. Everything is signed, and the origin (versitygw on a directory)
+verifies. nginx and varnish keep answers by their URL and verify nothing; they are set up to cache
+what carries a signature.
+"""
+
+import subprocess
+from pathlib import Path
+
+from harness import servers
+
+from . import figures, peers
+
+NAME = "matrix"
+# Workload → what of the command line is its own. varnish makes a GET of a HEAD, which the origin
+# then refuses, since the method is signed; and writes are not its job.
+WORKLOADS = {
+    "get": (["get", "--size", "{sizes}", "--objects", "{objects}"], ()),
+    "hot": (["hot", "--size", "{sizes}", "--objects", "{objects}"], ()),
+    "head": (["head", "--size", "1KiB", "--objects", "{objects}"], ("varnish",)),
+    "list": (["list", "--size", "1KiB", "--objects", "{objects}"], ("varnish",)),
+    "put": (["put", "--size", "{sizes}"], ("varnish",)),
+}
+WHOLE = {"sizes": "1KiB,10KiB,100KiB,1MiB", "objects": "250", "seconds": 2.0}
+SMOKE = {"sizes": "1KiB,100KiB", "objects": "20", "seconds": 0.2}
+CONFIG = """
+[stores.origin]
+type = "s3"
+endpoint = "{origin}"
+region = "us-east-1"
+[[routes]]
+store = "origin"
+layers = [{{ type = "cache", memory = "1GiB" }}]
+"""
+
+
+def _contenders(directory, with_forebay):
+    """Label → server, what stands before the origin first; the origin is last."""
+    origin = servers.start_versitygw(directory)
+    started = {"versitygw": origin}
+    try:
+        started["nginx"] = peers.nginx_cache(directory, origin.port)
+        started["varnish"] = peers.varnish_signed(directory, origin.port)
+        started["versitygw proxy"] = peers.versitygw_proxy(directory, origin)
+        if with_forebay:
+            started["forebay"] = servers.start_forebay(
+                directory / "forebay", config=CONFIG.format(origin=origin.url)
+            )
+    except BaseException:
+        _stop(started)
+        raise
+    return dict(reversed(started.items()))
+
+
+def _stop(started):
+    for server in reversed(list(started.values())):
+        server.stop()
+
+
+def _command(name, contenders, scale, options, out):
+    words, left_out = WORKLOADS[name]
+    command = [servers.forebay_binary(), "bench", "run"]
+    command += [word.format(**scale) for word in words]
+    for label, server in contenders.items():
+        if label not in left_out:
+            command += ["--endpoint", f"{label}=http://127.0.0.1:{server.port}"]
+            credentials = getattr(server, "credentials", servers.ORIGIN_ROOT)
+            command += ["--credentials", f"{label}={credentials.access_key}:{credentials.secret_key}"]
+    origin = contenders["versitygw"]
+    command += ["--prepare-at", f"versitygw={origin.url}", "--create-bucket"]
+    command += ["--duration", f"{scale['seconds']}s", "--rounds", str(options.rounds)]
+    return [*command, "--concurrency", "16", "--out", out]
+
+
+def run(directory, options):
+    """Measures every workload into a run file, and draws them."""
+    directory = Path(directory)
+    directory.chmod(0o755)  # nginx drops its rights before it opens its cache.
+    scale = SMOKE if options.smoke else WHOLE
+    contenders = _contenders(directory, options.forebay)
+    files = []
+    try:
+        for name in WORKLOADS:
+            files.append(directory / f"{name}.json")
+            command = _command(name, contenders, scale, options, files[-1])
+            subprocess.run(command, check=True, env=servers.plain_environment())
+    finally:
+        _stop(contenders)
+    tables = {}
+    for file in files:
+        name = file.stem
+        report = [servers.forebay_binary(), "report", file]
+        done = subprocess.run([*report, "--markdown"], check=True, capture_output=True, text=True)
+        tables[name] = done.stdout
+        if not options.smoke:
+            charts = figures.FIGURES / name
+            charts.mkdir(parents=True, exist_ok=True)
+            page = figures.FIGURES / f"{name}.html"
+            subprocess.run([*report, "-o", page, "--svg", charts], check=True)
+    return {"tables": tables, "scale": scale}
+
+
+def text(figure):
+    """The tables of all workloads."""
+    return "\n\n".join(
+        f"### `{name}`\n\n{table.strip()}" for name, table in figure["tables"].items()
+    )
