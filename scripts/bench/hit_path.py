@@ -16,6 +16,8 @@ SIZES = [1 << 10, 10 << 10, 100 << 10, 1 << 20]
 SERVER_CORE, CLIENT_CORE = 0, 1
 CONNECTIONS = 50
 NAME = "hit-path"
+# What is measured, with the digits to show.
+MEASURES = {"per_second": 0, "cpu_us_per_request": 1, "p50_us": 0, "p99_us": 0}
 
 CONFIG = """
 [server]
@@ -54,10 +56,12 @@ def _contenders(directory, with_forebay):
         (root / str(size)).write_bytes(os.urandom(size))
     directory.chmod(0o755)
     nginx = peers.nginx_static(directory, root.parent, SERVER_CORE)
+    open_files = peers.nginx_open_files(directory, root.parent, SERVER_CORE)
     varnish = peers.varnish(directory, nginx.port, SERVER_CORE)
-    started = [nginx, varnish]
+    started = [nginx, open_files, varnish]
     contenders = {
         "nginx": (nginx, lambda _: {}),
+        "nginx, files open": (open_files, lambda _: {}),
         "varnish": (varnish, lambda _: {}),
     }
     if with_forebay:
@@ -111,7 +115,7 @@ def run(directory, options):
             str(size): {
                 name: {
                     measure: figures.spread([one[name][measure] for one in rounds[size]])
-                    for measure in ("per_second", "cpu_us_per_request", "p50_us", "p99_us")
+                    for measure in MEASURES
                 }
                 for name in contenders
             }
@@ -140,15 +144,13 @@ def run(directory, options):
 
 def text(figure):
     """The tables of the figure."""
-    names = list(next(iter(figure["sizes"].values())))
     throughput = [
-        [figures.size_name(int(size))]
-        + [f"{row[name]['per_second']['median']:,.0f}" for name in names]
-        + [f"{row[name]['cpu_us_per_request']['median']:.1f}" for name in names]
+        [figures.size_name(int(size)), name]
+        + [f"{row[name][measure]['median']:,.{digits}f}" for measure, digits in MEASURES.items()]
         for size, row in figure["sizes"].items()
+        for name in row
     ]
-    header = ["size"] + [f"{name}, requests/s" for name in names]
-    header += [f"{name}, CPU µs/request" for name in names]
+    header = ["size", "server", "requests/s", "server CPU µs/request", "p50 µs", "p99 µs"]
     parts = [figures.table(header, throughput)]
     for title, key in (("requests/s", "ratios"), ("CPU per request", "cpu_ratios")):
         pairs = list(next(iter(figure[key].values())))

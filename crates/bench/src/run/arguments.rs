@@ -66,7 +66,7 @@ pub struct RunArguments {
     /// Time before it, not counted [default: a tenth of the duration, at most 5s].
     #[arg(long, value_name = "TIME", value_parser = time_or_none, help_heading = "Load")]
     pub warm_up: Option<Duration>,
-    /// How often every endpoint has its turn [default: 1; with several endpoints 3].
+    /// How often every endpoint has its turn [default: 1; with several endpoints 5].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000),
         help_heading = "Load")]
     pub rounds: Option<u32>,
@@ -239,10 +239,10 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// How often every endpoint has its turn: a verdict needs several.
+    /// How often every endpoint has its turn: fewer than five allow no verdict (`compare`).
     pub(crate) fn rounds(&self) -> u32 {
         self.rounds
-            .unwrap_or(if self.endpoints.len() > 1 { 3 } else { 1 })
+            .unwrap_or(if self.endpoints.len() > 1 { 5 } else { 1 })
     }
 
     /// Threads that send; the endpoint may need the other cores.
