@@ -22,7 +22,7 @@ WORKLOADS = {
     "list": (["list", "--size", "1KiB", "--objects", "{objects}"], ("varnish",)),
     "put": (["put", "--size", "{sizes}"], ("varnish",)),
 }
-WHOLE = {"sizes": "1KiB,10KiB,100KiB,1MiB", "objects": "250", "seconds": 2.0}
+WHOLE = {"sizes": "1KiB,10KiB,100KiB,1MiB", "objects": "250", "seconds": 1.0}
 SMOKE = {"sizes": "1KiB,100KiB", "objects": "20", "seconds": 0.2}
 CONFIG = """
 [stores.origin]

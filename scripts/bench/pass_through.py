@@ -1,4 +1,4 @@
-"""Pass-through, cache off: direct to the origin, through Forebay, through nginx; all signed.
+"""Pass-through, cache off: direct, through Forebay, nginx and versitygw as a gateway; all signed.
 
 Origin, gateway and client share the machine and are not pinned: the gateway's work comes on top
 of the origin's, as on a host that runs both.
@@ -80,10 +80,12 @@ def run(directory, options):
     directory = Path(directory)
     origin = servers.start_versitygw(directory)
     proxy = peers.nginx_proxy(directory, origin.port)
-    started = [origin, proxy]
+    gateway = peers.versitygw_proxy(directory, origin)
+    started = [origin, proxy, gateway]
     contenders = {
         "direct": Contender("127.0.0.1", origin.port, origin.credentials, origin.process),
         "nginx": Contender("127.0.0.1", proxy.port, origin.credentials, proxy.process),
+        "versitygw": Contender("127.0.0.1", gateway.port, origin.credentials, gateway.process),
     }
     try:
         if options.forebay:

@@ -42,9 +42,10 @@ const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Send buffer of a connection from this machine, where the round trip is nil: what waits in a
 /// larger one has left the cache before the client reads it. Measured with 50 clients of 1 MiB by
-/// `sendfile`: 128 KiB 3,700 requests/s, 64 KiB 3,450, 256 KiB 3,100, the kernel's own sizing
-/// 1,600. Other connections are sized by the kernel, since theirs must cover the round trip.
-const LOOPBACK_SEND_BYTES: usize = 128 * 1024;
+/// `sendfile`, requests/s on two machines: 32 KiB 2,080 on the second; 64 KiB 3,450 and 4,130;
+/// 128 KiB 3,700 and 2,520; 256 KiB 3,100 and 1,990; the kernel's own sizing 1,600 and 1,940. Other
+/// connections are sized by the kernel, since theirs must cover the round trip.
+const LOOPBACK_SEND_BYTES: usize = 64 * 1024;
 /// How long a drained thread waits for blocking calls that nobody waits for any more.
 const BLOCKING_END_MAX: Duration = Duration::from_secs(1);
 
