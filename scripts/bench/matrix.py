@@ -60,7 +60,7 @@ def _stop(started):
 
 def _command(name, contenders, scale, options, out):
     words, left_out = WORKLOADS[name]
-    command = [servers.forebay_binary(), "bench", "run"]
+    command = ["forebay", "bench", "run"]
     command += [word.format(**scale) for word in words]
     for label, server in contenders.items():
         if label not in left_out:
@@ -70,7 +70,15 @@ def _command(name, contenders, scale, options, out):
     origin = contenders["versitygw"]
     command += ["--prepare-at", f"versitygw={origin.url}", "--create-bucket"]
     command += ["--duration", f"{scale['seconds']}s", "--rounds", str(options.rounds)]
-    return [*command, "--concurrency", "16", "--out", out]
+    return [*command, "--concurrency", "16", "--out", out.name]
+
+
+def _forebay(command, directory, **options):
+    """Runs a command so that what it notes of itself names no place of this machine."""
+    return subprocess.run(
+        command, executable=servers.forebay_binary(), check=True, cwd=directory,
+        env=servers.plain_environment(), **options
+    )
 
 
 def run(directory, options):
@@ -84,20 +92,20 @@ def run(directory, options):
         for name in WORKLOADS:
             files.append(directory / f"{name}.json")
             command = _command(name, contenders, scale, options, files[-1])
-            subprocess.run(command, check=True, env=servers.plain_environment())
+            _forebay(command, directory)
     finally:
         _stop(contenders)
     tables = {}
     for file in files:
         name = file.stem
-        report = [servers.forebay_binary(), "report", file]
-        done = subprocess.run([*report, "--markdown"], check=True, capture_output=True, text=True)
+        report = ["forebay", "report", file.name]
+        done = _forebay([*report, "--markdown"], directory, capture_output=True, text=True)
         tables[name] = done.stdout
         if not options.smoke:
             charts = figures.FIGURES / name
             charts.mkdir(parents=True, exist_ok=True)
             page = figures.FIGURES / f"{name}.html"
-            subprocess.run([*report, "-o", page, "--svg", charts], check=True)
+            _forebay([*report, "-o", page, "--svg", charts], directory)
     return {"tables": tables, "scale": scale}
 
 

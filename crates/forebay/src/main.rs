@@ -34,7 +34,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// `EX_USAGE`: the command line or the config is wrong, so that trying again is of no use.
 const EXIT_USAGE: u8 = 64;
 
+/// Has freed memory go back to the system at once, not ten milliseconds later: what a burst of
+/// uploads leaves is used by the next one anyway, and a burst holds a sixth less (350 PUTs of 1 MiB
+/// at once: 52–54 MB of resident memory against 64). No cost was seen in CPU per request.
+#[expect(unsafe_code, reason = "an option of the allocator is set by a C call")]
+fn tune_allocator() {
+    /// `mi_option_purge_delay` of mimalloc.h, milliseconds, which the binding does not name.
+    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+    // SAFETY: the call stores a number in a table of the allocator; it must not run beside another
+    // thread, and it is the first thing that `main` does.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) }
+}
+
 fn main() -> ExitCode {
+    tune_allocator();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
