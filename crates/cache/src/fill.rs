@@ -84,6 +84,8 @@ pub(crate) enum Head {
     Changed,
     /// Something that can't be shared; the reader that began the fill has it.
     Declined,
+    /// The same, and it says that the origin is in trouble.
+    Failed,
 }
 
 /// How a fill ended.
@@ -180,6 +182,16 @@ impl Fill {
             && position <= state.next.saturating_add(JOIN_AHEAD_BYTES_MAX)
     }
 
+    /// The filler asks the origin now.
+    pub(crate) fn asks(&self) {
+        self.state.lock().has_asked = true;
+    }
+
+    /// Whether the origin was asked already: what it answers may then be older than who comes now.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.state.lock().has_asked
+    }
+
     pub(crate) fn set_task(&self, task: AbortHandle) {
         self.state.lock().task = Some(task);
     }
@@ -203,7 +215,9 @@ impl Fill {
     pub(crate) fn version(&self) -> Option<Arc<Version>> {
         match &self.state.lock().head {
             Head::Version(version) => Some(Arc::clone(version)),
-            Head::Awaited | Head::Unchanged(_) | Head::Changed | Head::Declined => None,
+            Head::Awaited | Head::Unchanged(_) | Head::Changed | Head::Declined | Head::Failed => {
+                None
+            }
         }
     }
 

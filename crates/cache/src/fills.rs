@@ -40,7 +40,7 @@ impl Fills {
         name_hash: u64,
         object: &ObjectId,
         position: u64,
-        is_current: impl Fn(&Fill) -> bool,
+        mut is_current: impl FnMut(&Fill) -> bool,
         begin: impl FnOnce() -> Arc<Fill>,
     ) -> Joined {
         let may_join = |fill: &Fill| fill.object == *object && fill.may_teach() && is_current(fill);
@@ -67,7 +67,7 @@ impl Fills {
         &self,
         name_hash: u64,
         position: u64,
-        may_join: impl Fn(&Fill) -> bool,
+        mut may_join: impl FnMut(&Fill) -> bool,
         begin: impl FnOnce() -> Arc<Fill>,
     ) -> Joined {
         let mut shard = self.shard(name_hash).lock();

@@ -4,15 +4,16 @@
 //! caller passes ages, so each rule is one row of a table in the tests.
 //!
 //! Units: ages are milliseconds; what is told to clients is whole seconds (RFC 9111 §1.2.2).
-//! Invariant: waiting never makes a version fresher.
+//! Invariant: waiting never makes a version fresher, nor more usable when stale.
 //!
-//! The age counts from the origin's answer, plus what the origin said of its own age (`Age`, when
-//! it is a cache itself): RFC 9111 §4.2.3. Where this deviates from RFC 9111 is that the freshness
-//! lifetime is the operator's, never the object's `Cache-Control` or `Expires`.
+//! The age counts from the moment the origin was asked, plus what the origin said of its own age
+//! (`Age`, when it is a cache itself): RFC 9111 §4.2.3. Where this deviates from RFC 9111 is that
+//! the freshness lifetime, and for how long something stale may be used (RFC 5861), is the
+//! operator's choice, never the object's `Cache-Control` or `Expires`.
 
 use std::time::Duration;
 
-use crate::settings::Coherence;
+use crate::settings::{Coherence, StaleUse};
 
 /// Whether a version may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,32 +23,72 @@ pub(crate) enum Freshness {
         /// Whole seconds of freshness left.
         left_seconds: Option<i64>,
     },
-    /// The origin has to be asked first.
-    Stale,
+    /// The origin has to be asked first, but for what is said here.
+    Stale(Stale),
 }
 
-/// Ages of a stored version, in milliseconds; negative ones count as 0.
+/// How a stale version may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stale {
+    /// Whole seconds of freshness left: 0 or fewer, the begun second counted.
+    pub left_seconds: i64,
+    /// It may answer while the origin is asked.
+    pub while_revalidate: bool,
+    /// It may answer once the origin was asked and has failed.
+    pub if_error: bool,
+}
+
+/// What there is to judge a stored version by. Milliseconds; negative ages count as 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ages {
     /// Since the origin last vouched for it.
     pub validated_ms: i64,
     /// Since it last answered.
     pub used_ms: i64,
+    /// What speaks against it.
+    pub against: Against,
+}
+
+/// What speaks against a version, whatever its age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// Nothing.
+    Nothing,
+    /// The origin has since refused to say whether it is current.
+    Refused,
+    /// When the origin last vouched for it, a write of unknown outcome might still have come.
+    Doubt,
 }
 
 /// Judges a version by its ages.
 pub(crate) fn judge(coherence: Coherence, ages: Ages) -> Freshness {
-    let Coherence::Bounded { ttl, tti } = coherence else {
-        return Freshness::Fresh { left_seconds: None };
-    };
-    let left_ms = millis(ttl).saturating_sub(ages.validated_ms.max(0));
-    let idle = tti.is_some_and(|tti| ages.used_ms.max(0) >= millis(tti));
-    if left_ms <= 0 || idle {
-        Freshness::Stale
-    } else {
-        Freshness::Fresh {
-            left_seconds: Some(left_ms / 1000),
+    let (ttl, tti, stale) = match coherence {
+        Coherence::Exclusive if ages.against == Against::Doubt => {
+            return Freshness::Stale(Stale::default());
         }
+        Coherence::Exclusive | Coherence::Immutable => {
+            return Freshness::Fresh { left_seconds: None };
+        }
+        Coherence::Strict => return Freshness::Stale(Stale::default()),
+        Coherence::Bounded { ttl, tti, stale } => (ttl, tti, stale),
+    };
+    let ttl_left_ms = millis(ttl).saturating_sub(ages.validated_ms.max(0));
+    let used_left_ms = tti.map(|tti| millis(tti).saturating_sub(ages.used_ms.max(0)));
+    let is_idle = used_left_ms.is_some_and(|left_ms| left_ms <= 0);
+    if ttl_left_ms > 0 && !is_idle {
+        let left_seconds = Some(ttl_left_ms / 1000);
+        return Freshness::Fresh { left_seconds };
+    }
+    let left_ms = ttl_left_ms.min(used_left_ms.unwrap_or(i64::MAX));
+    Freshness::Stale(usable(stale, left_ms, ages.against))
+}
+
+fn usable(stale: StaleUse, left_ms: i64, against: Against) -> Stale {
+    let within = |limit| against != Against::Refused && left_ms.saturating_add(millis(limit)) > 0;
+    Stale {
+        left_seconds: left_ms.div_euclid(1000),
+        while_revalidate: within(stale.while_revalidate),
+        if_error: within(stale.if_error),
     }
 }
 
@@ -59,35 +100,85 @@ fn millis(duration: Duration) -> i64 {
 mod tests {
     use super::*;
 
+    const NO: Freshness = Freshness::Stale(Stale {
+        left_seconds: 0,
+        while_revalidate: false,
+        if_error: false,
+    });
+    const FOR_EVER: Freshness = Freshness::Fresh { left_seconds: None };
+
+    fn ages(validated_ms: i64, used_ms: i64, against: Against) -> Ages {
+        Ages {
+            validated_ms,
+            used_ms,
+            against,
+        }
+    }
+
+    fn bounded(ttl_s: u64, idle_s: Option<u64>, stale_s: (u64, u64)) -> Coherence {
+        Coherence::Bounded {
+            ttl: Duration::from_secs(ttl_s),
+            tti: idle_s.map(Duration::from_secs),
+            stale: StaleUse {
+                while_revalidate: Duration::from_secs(stale_s.0),
+                if_error: Duration::from_secs(stale_s.1),
+            },
+        }
+    }
+
     #[test]
     fn a_version_is_fresh_within_ttl_and_tti() {
-        let bounded = |ttl_s, tti_s: Option<u64>| Coherence::Bounded {
-            ttl: Duration::from_secs(ttl_s),
-            tti: tti_s.map(Duration::from_secs),
-        };
+        let bounded = |ttl_s, idle_s| bounded(ttl_s, idle_s, (0, 0));
         let fresh = |left| Freshness::Fresh {
             left_seconds: Some(left),
         };
-        for (coherence, validated_ms, used_ms, expected) in [
-            (bounded(60, None), 0, 0, fresh(60)),
-            (bounded(60, None), 59_999, 59_999, fresh(0)),
-            (bounded(60, None), 60_000, 0, Freshness::Stale),
-            (bounded(60, None), -5_000, 0, fresh(60)),
-            (bounded(60, Some(5)), 10_000, 4_999, fresh(50)),
-            (bounded(60, Some(5)), 10_000, 5_000, Freshness::Stale),
-            (bounded(0, None), 0, 0, Freshness::Stale),
+        let (long, none) = (i64::MAX, Against::Nothing);
+        for (coherence, ages, expected) in [
+            (bounded(60, None), ages(0, 0, none), fresh(60)),
+            (bounded(60, None), ages(59_999, 59_999, none), fresh(0)),
+            (bounded(60, None), ages(60_000, 0, none), NO),
+            (bounded(60, None), ages(-5_000, 0, none), fresh(60)),
+            (bounded(60, Some(5)), ages(10_000, 4_999, none), fresh(50)),
+            (bounded(60, Some(5)), ages(10_000, 5_000, none), NO),
+            (bounded(0, None), ages(0, 0, none), NO),
+            (Coherence::Strict, ages(0, 0, none), NO),
+            (Coherence::Immutable, ages(long, long, none), FOR_EVER),
+            (Coherence::Immutable, ages(0, 0, Against::Doubt), FOR_EVER),
+            (Coherence::Exclusive, ages(long, long, none), FOR_EVER),
+            (Coherence::Exclusive, ages(0, 0, Against::Doubt), NO),
+        ] {
+            assert_eq!(judge(coherence, ages), expected, "{coherence:?} {ages:?}");
+        }
+    }
+
+    #[test]
+    fn stale_use_ends_at_its_bound_and_with_a_refusal() {
+        let found = |left_seconds, while_revalidate, if_error| {
+            Freshness::Stale(Stale {
+                left_seconds,
+                while_revalidate,
+                if_error,
+            })
+        };
+        let coherence = bounded(60, Some(20), (5, 30));
+        let (none, refused) = (Against::Nothing, Against::Refused);
+        for (ages, expected) in [
+            (ages(60_000, 0, none), found(0, true, true)),
+            (ages(60_001, 0, none), found(-1, true, true)),
+            (ages(64_999, 0, none), found(-5, true, true)),
+            (ages(65_000, 0, none), found(-5, false, true)),
+            (ages(89_999, 0, none), found(-30, false, true)),
+            (ages(90_000, 0, none), found(-30, false, false)),
+            (ages(60_000, 0, refused), found(0, false, false)),
+            // Idle: the bound counts from when that made it stale.
+            (ages(24_999, 24_999, none), found(-5, true, true)),
+            (ages(25_000, 25_000, none), found(-5, false, true)),
             (
-                Coherence::Immutable,
-                i64::MAX,
-                i64::MAX,
-                Freshness::Fresh { left_seconds: None },
+                ages(i64::MAX, i64::MAX, none),
+                found(-9_223_372_036_854_756, false, false),
             ),
         ] {
-            let ages = Ages {
-                validated_ms,
-                used_ms,
-            };
-            assert_eq!(judge(coherence, ages), expected, "{coherence:?} {ages:?}");
+            assert_eq!(judge(coherence, ages), expected, "{ages:?}");
         }
     }
 }

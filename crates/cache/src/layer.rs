@@ -4,19 +4,22 @@ use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use forebay_pages::Arena;
-use forebay_s3::range::ByteRange;
-use forebay_store::{Body, Budget, Clock, Request, Store};
+use forebay_s3::{operation::ObjectId, range::ByteRange};
+use forebay_store::{Body, Budget, Clock, Error, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
 use crate::{
     ask::{EXTENT_BYTES_MAX, Template},
+    doubts::Doubts,
+    epochs::Stamp,
     fill::{Attachment, Fill, Purpose},
     fills::{Fills, Joined},
-    freshness::{self, Freshness},
+    freshness::{self, Ages, Freshness},
     index::Index,
     pump,
-    settings::CacheSettings,
-    version::Version,
+    revalidate::Revalidations,
+    settings::{CacheSettings, Coherence},
+    version::{self, Asked, Told, Version},
 };
 
 /// Pages that one answer holds on to while it is sent: more would keep memory from the cache for
@@ -33,6 +36,8 @@ pub(crate) struct Layer {
     pub settings: CacheSettings,
     pub index: Index,
     pub fills: Fills,
+    pub revalidations: Revalidations,
+    pub doubts: Doubts,
     pub arena: Arena,
     pub budget: Budget,
     pub metrics: CacheMetrics,
@@ -56,12 +61,15 @@ impl Layer {
         });
         let index = Index::new(capacity_bytes, settings.page_bytes, metrics.clone());
         let start = clock.now();
+        metrics.staleness.set_mode(settings.coherence.name());
         let fills = Fills::default();
         Self {
             inner,
             settings,
             index,
             fills,
+            revalidations: Revalidations::default(),
+            doubts: Doubts::default(),
             arena,
             budget,
             metrics,
@@ -80,9 +88,46 @@ impl Layer {
         i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
     }
 
+    /// Whether a version of these ages may answer.
+    pub(crate) fn judge(&self, ages: Ages) -> Freshness {
+        freshness::judge(self.settings.coherence, ages)
+    }
+
     /// Whether a version may answer now.
     pub(crate) fn freshness(&self, version: &Version, now_ms: i64) -> Freshness {
-        freshness::judge(self.settings.coherence, version.ages(now_ms))
+        self.judge(version.ages(now_ms))
+    }
+
+    /// What to note before the origin is asked; `stamp` was taken before.
+    pub(crate) fn asked(&self, object: &ObjectId, stamp: Stamp) -> Asked {
+        let doubt_until_ms = match self.settings.coherence {
+            Coherence::Exclusive => self.doubts.until_ms(object),
+            Coherence::Strict | Coherence::Bounded { .. } | Coherence::Immutable => i64::MIN,
+        };
+        Asked {
+            stamp,
+            at_ms: self.now_ms(),
+            doubt_until_ms,
+        }
+    }
+
+    /// Takes note of what an answer tells of a stored version.
+    pub(crate) fn validate(
+        &self,
+        stored: &Arc<Version>,
+        asked: Asked,
+        answer: &Result<Response, Error>,
+        found: Option<&Version>,
+    ) -> Told {
+        let told = version::validate(stored, asked, answer, found);
+        match told {
+            Told::Unchanged => {
+                self.metrics.validated.inc();
+            }
+            Told::Superseded => self.index.forget(stored),
+            Told::Refused | Told::Failed | Told::Nothing => {}
+        }
+        told
     }
 
     /// The bytes of a page from `position` on, up to `end` or the end of the page.

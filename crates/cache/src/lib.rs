@@ -16,13 +16,15 @@
 //! | `answer` | status and headers for this client (pure) |
 //! | `ask`, `fill`, `fills`, `pump` | origin requests that serve many readers at once |
 //! | `reader` | a body from pages and fills |
-//! | `write`, `epochs` | invalidation without races |
+//! | `revalidate` | validations that no reader waits for |
+//! | `write`, `epochs`, `doubts` | invalidation without races |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
 
 mod answer;
 mod ask;
+mod doubts;
 mod epochs;
 mod fill;
 mod fills;
@@ -34,6 +36,7 @@ mod plan;
 mod pump;
 mod read;
 mod reader;
+mod revalidate;
 mod settings;
 mod version;
 mod write;
@@ -47,7 +50,7 @@ use forebay_s3::operation::Operation;
 use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
-pub use settings::{CacheSettings, Coherence, Directives, PageBytes};
+pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
 use layer::Layer;
 use plan::{Method, Plan};
@@ -129,6 +132,7 @@ impl Drop for CacheLayer {
     fn drop(&mut self) {
         // Answers under way are finished by their readers, who keep what they need.
         self.layer.fills.abort_unread();
+        self.layer.revalidations.abort();
     }
 }
 

@@ -18,7 +18,6 @@ use std::{
 
 use bytes::Bytes;
 use forebay_store::{Body, Error, Request, Reservation, Response};
-use http::StatusCode;
 use http_body::Body as HttpBody;
 use tokio::task::JoinHandle;
 
@@ -27,7 +26,7 @@ use crate::{
     index::Stored,
     layer::Layer,
     plan::Method,
-    version::{self, Learned, Version},
+    version::{self, Asked, Learned, Told, Version},
 };
 
 /// How far a fill may be before its fastest reader (design: 4–8 MiB): what a 10 Gbit/s client
@@ -82,10 +81,14 @@ pub(crate) async fn run(layer: Arc<Layer>, fill: Arc<Fill>, request: Request) {
         layer: &layer,
         fill: &fill,
     };
+    let asked = layer.asked(&fill.object, fill.stamp);
+    fill.asks();
     let answer = layer.inner.call(request).await;
     let begun = match &fill.purpose {
-        Purpose::Learn { stale } => judge_learned(&layer, &fill, stale.as_ref(), answer),
-        Purpose::Extent { version, range } => judge_extent(&layer, &fill, version, range, answer),
+        Purpose::Learn { stale } => judge_learned(&layer, &fill, asked, stale.as_ref(), answer),
+        Purpose::Extent { version, range } => {
+            judge_extent(&layer, &fill, asked, (version, range), answer)
+        }
     };
     let Some((body, deposit)) = begun else { return };
     if let Err(why) = pump(&layer, &fill, body, deposit.as_ref()).await {
@@ -98,36 +101,36 @@ pub(crate) async fn run(layer: Arc<Layer>, fill: Arc<Fill>, request: Request) {
 fn learned(
     layer: &Layer,
     fill: &Fill,
+    asked: Asked,
     answer: &Result<Response, Error>,
-    now_ms: i64,
 ) -> Option<Learned> {
     let response = answer.as_ref().ok()?;
-    let (object, settings) = (&fill.object, &layer.settings);
-    version::learn(Method::Get, object, fill.stamp, response, settings, now_ms)
+    version::learn(Method::Get, &fill.object, asked, response, &layer.settings)
 }
 
 /// Judges the answer to a fill that wants to know the version.
 fn judge_learned(
     layer: &Layer,
     fill: &Fill,
+    asked: Asked,
     stale: Option<&Arc<Version>>,
     answer: Result<Response, Error>,
 ) -> Option<(Body, Option<Arc<Deposit>>)> {
-    let now_ms = layer.now_ms();
-    let learned = learned(layer, fill, &answer, now_ms);
+    let learned = learned(layer, fill, asked, &answer);
     if let Some(stale) = stale {
-        if version::status(&answer) == Some(StatusCode::NOT_MODIFIED) {
-            stale.validated(now_ms);
-            layer.metrics.validated.inc();
+        let found = learned.as_ref().map(|learned| &learned.version);
+        if layer.validate(stale, asked, &answer, found) == Told::Unchanged {
             fill.conclude(Head::Unchanged(Arc::clone(stale)), None);
             return None;
         }
-        if version::is_superseded(stale, &answer, learned.as_ref().map(|l| &l.version)) {
-            layer.index.forget(stale);
-        }
     }
     let Some(Learned { version, covers }) = learned else {
-        fill.conclude(Head::Declined, Some(answer));
+        let head = if version::is_failure(&answer) {
+            Head::Failed
+        } else {
+            Head::Declined
+        };
+        fill.conclude(head, Some(answer));
         return None;
     };
     let body = answer.map_or_else(|_| Body::empty(), |response| response.body);
@@ -138,11 +141,11 @@ fn judge_learned(
 fn judge_extent(
     layer: &Layer,
     fill: &Fill,
-    version: &Arc<Version>,
-    range: &Range<u64>,
+    asked: Asked,
+    (version, range): (&Arc<Version>, &Range<u64>),
     answer: Result<Response, Error>,
 ) -> Option<(Body, Option<Arc<Deposit>>)> {
-    let learned = learned(layer, fill, &answer, layer.now_ms());
+    let learned = learned(layer, fill, asked, &answer);
     if let Some(Learned {
         version: found,
         covers,

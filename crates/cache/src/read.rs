@@ -14,15 +14,20 @@ use http::StatusCode;
 use crate::{
     answer::{self, Answer},
     ask::{Ask, Template},
-    epochs::Stamp,
     fill::{Attachment, Fill, Head, Purpose, Role},
     fills::Joined,
     freshness::Freshness,
     layer::Layer,
-    plan::{ChecksumMode, Directive, Method, Part, Plan},
+    plan::{ChecksumMode, Directive, Part, Plan},
     reader::Reader,
-    version::{self, Checksums, Learned, Version},
+    settings::Coherence,
+    version::{self, Checksums, Version},
 };
+
+pub(crate) mod head;
+mod stale;
+
+use stale::UsedStale;
 
 /// Fills of others that a request waits for in vain before it asks for itself alone.
 const JOINS_MAX: u32 = 2;
@@ -37,13 +42,14 @@ pub(crate) fn hit(
 ) -> Option<Result<Response, Error>> {
     let now_ms = layer.now_ms();
     let version = layer.index.version(object, now_ms)?;
-    let Freshness::Fresh { left_seconds } = layer.freshness(&version, now_ms) else {
+    let ages = version.ages(now_ms);
+    let Freshness::Fresh { left_seconds } = layer.judge(ages) else {
         return None;
     };
     if plan.directive != Directive::None || lacks_checksums(plan, &version) {
         return None;
     }
-    let age_seconds = version.ages(now_ms).validated_ms.max(0) / 1000;
+    let age_seconds = ages.validated_ms.max(0) / 1000;
     let (mut response, range) = match answer::answer(plan, &version, Some(age_seconds)) {
         Answer::Refused(error) => return Some(Err(error)),
         Answer::Empty(response) => (response, 0..0),
@@ -51,6 +57,7 @@ pub(crate) fn hit(
     };
     response.body = layer.body_from_pages(&version, range, now_ms)?;
     version.used(now_ms);
+    layer.metrics.staleness.observe(ages.validated_ms);
     layer
         .metrics
         .hit_bytes
@@ -88,6 +95,16 @@ struct Reading {
     validated: bool,
     /// Freshness left, where nothing had to be asked.
     left_seconds: Option<i64>,
+    used_stale: Option<UsedStale>,
+}
+
+/// What a reader's place at a fill is worth to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    /// The origin is asked after the reader came: what it answers may be passed on.
+    Answer,
+    /// The origin was asked before. It is a version to ask for, and bytes if that still holds.
+    Hint,
 }
 
 /// What became of one try.
@@ -123,6 +140,7 @@ pub(crate) async fn read(
         collapsed: false,
         validated: false,
         left_seconds: None,
+        used_stale: None,
     };
     loop {
         match reading.attempt().await? {
@@ -165,8 +183,13 @@ impl Reading {
         };
         match layer.freshness(&version, now_ms) {
             Freshness::Fresh { left_seconds } => self.left_seconds = left_seconds,
-            Freshness::Stale if self.validated => {}
-            Freshness::Stale => {
+            Freshness::Stale(_) if self.validated => {}
+            Freshness::Stale(stale) => {
+                if stale.while_revalidate
+                    && let Some(response) = self.while_revalidate(&version, stale)
+                {
+                    return Ok(Try::Done(response));
+                }
                 self.forward.get_or_insert(Forward::Stale);
                 return self.ask(Some(version)).await;
             }
@@ -183,52 +206,86 @@ impl Reading {
     }
 
     /// Asks the origin what there is.
-    async fn ask(&mut self, stale: Option<Arc<Version>>) -> Result<Try, Error> {
+    async fn ask(&mut self, stored: Option<Arc<Version>>) -> Result<Try, Error> {
         if self.plan.part == Part::Head {
-            return self.ask_head(stale).await;
+            return self.ask_head(stored).await;
         }
-        let attachment = match self.join(stale.as_ref()) {
+        let (mut stale, mut hint) = (stored.clone(), None);
+        loop {
+            let (attachment, worth) = self.enter(stale.as_ref());
+            self.validated = true;
+            match attachment.head().await {
+                Head::Version(version) if worth == Worth::Hint => {
+                    (stale, hint) = (Some(version), Some(attachment));
+                }
+                Head::Unchanged(version) if worth == Worth::Hint => stale = Some(version),
+                Head::Version(version) => {
+                    let whole = attachment.covers() == (0..version.size_bytes);
+                    let status = if whole {
+                        StatusCode::OK
+                    } else {
+                        StatusCode::PARTIAL_CONTENT
+                    };
+                    self.forward_status = Some(status.as_u16());
+                    if lacks_checksums(&self.plan, &version) {
+                        return self.complete(&version).await;
+                    }
+                    return self.answer(version, Some(attachment)).await;
+                }
+                Head::Unchanged(version) => {
+                    self.forward_status = Some(StatusCode::NOT_MODIFIED.as_u16());
+                    if lacks_checksums(&self.plan, &version) {
+                        return self.complete(&version).await;
+                    }
+                    return self.answer(version, hint).await;
+                }
+                Head::Failed => {
+                    let stored = stored.as_ref();
+                    return match stored.and_then(|stored| self.if_error(stored)) {
+                        Some(response) => {
+                            let own_answer = attachment.take_own_answer();
+                            let status = own_answer.as_ref().and_then(version::status);
+                            self.forward_status = status.map(|status| status.as_u16());
+                            Ok(Try::Done(response))
+                        }
+                        None => self.declined(&attachment),
+                    };
+                }
+                Head::Declined | Head::Changed | Head::Awaited => {
+                    return self.declined(&attachment);
+                }
+            }
+        }
+    }
+
+    /// Takes a place at a fill that tells what there is, and begins it if there is none.
+    fn enter(&mut self, stale: Option<&Arc<Version>>) -> (Attachment, Worth) {
+        let (joined, worth) = self.join(stale);
+        match joined {
             Joined::Follower(attachment) => {
                 self.layer.metrics.collapsed.inc();
                 self.collapsed = true;
-                attachment
+                (attachment, worth)
             }
             Joined::Leader(attachment) => {
-                let ask = stale.as_deref().map_or(Ask::AsTheClient, Ask::Unless);
+                let ask = stale.map_or(Ask::AsTheClient, |stale| Ask::Unless(stale));
                 let page_bytes = self.layer.settings.page_bytes;
                 let now = self.layer.now();
                 let request = self.template.learn(self.plan.part, ask, page_bytes, now);
                 self.layer.start(&attachment, request);
-                attachment
+                (attachment, Worth::Answer)
             }
-        };
-        self.validated = true;
-        match attachment.head().await {
-            Head::Version(version) => {
-                let whole = attachment.covers() == (0..version.size_bytes);
-                let status = if whole {
-                    StatusCode::OK
-                } else {
-                    StatusCode::PARTIAL_CONTENT
-                };
-                self.forward_status = Some(status.as_u16());
-                if lacks_checksums(&self.plan, &version) {
-                    return self.complete(&version).await;
-                }
-                self.answer(version, Some(attachment)).await
-            }
-            Head::Unchanged(version) => {
-                self.forward_status = Some(StatusCode::NOT_MODIFIED.as_u16());
-                self.answer(version, None).await
-            }
-            Head::Declined | Head::Changed | Head::Awaited => self.declined(&attachment),
         }
     }
 
     /// Joins a fill that learns the version, or begins one. A request with conditions of its own
-    /// begins one for itself, as the origin's answer to it may be of no use to others; so does one
-    /// that wants no stored answer, as what a fill under way brings may be older than the question.
-    fn join(&mut self, stale: Option<&Arc<Version>>) -> Joined {
+    /// begins one for itself, as the origin's answer to it may be of no use to others.
+    ///
+    /// Where each read is promised what the origin has when it comes, what a fill under way brings
+    /// may be older than the question: such a reader joins one whose request is not sent yet, so
+    /// that those who come together ask once. Without any version to ask for it waits for that of
+    /// a fill under way, and then asks for that: the body is fetched once, however many come.
+    fn join(&self, stale: Option<&Arc<Version>>) -> (Joined, Worth) {
         let layer = &self.layer;
         let object = self.template.object();
         let begin = || {
@@ -237,21 +294,41 @@ impl Reading {
             };
             Fill::new(object.clone(), purpose, layer.index.stamp(object))
         };
-        let alone = self.plan.directive == Directive::Validate
-            || stale.is_none() && self.plan.conditions.is_some();
+        let alone = stale.is_none() && self.plan.conditions.is_some();
         if alone || self.joins >= JOINS_MAX {
-            return Joined::Leader(begin().attach(0, Role::Leader));
+            return (
+                Joined::Leader(begin().attach(0, Role::Leader)),
+                Worth::Answer,
+            );
         }
         let name_hash = layer.index.name_hash(&object.bucket, &object.key);
-        // Not what was read before a write to a reader that comes after it, nor what was learned
-        // so long ago, by a fill with slow readers, that it is stale.
+        // Not what was learned so long ago, by a fill with slow readers, that it is stale.
         let now_ms = layer.now_ms();
-        let is_fresh = |version: &Version| layer.freshness(version, now_ms) != Freshness::Stale;
+        let is_fresh =
+            |version: &Version| matches!(layer.freshness(version, now_ms), Freshness::Fresh { .. });
+        let asks_anew = self.plan.directive == Directive::Validate
+            || layer.settings.coherence == Coherence::Strict;
+        let mut worth = Worth::Answer;
+        // Nor what was read before a write to a reader that comes after it.
         let is_current = |fill: &Fill| {
-            layer.index.is_current(&fill.stamp)
-                && fill.version().is_none_or(|version| is_fresh(&version))
+            let worth_of_fill = if asks_anew && fill.has_asked() {
+                Worth::Hint
+            } else {
+                Worth::Answer
+            };
+            let may_join = layer.index.is_current(&fill.stamp)
+                && if asks_anew {
+                    worth_of_fill == Worth::Answer || stale.is_none()
+                } else {
+                    fill.version().is_none_or(|version| is_fresh(&version))
+                };
+            if may_join {
+                worth = worth_of_fill;
+            }
+            may_join
         };
-        layer.fills.learn(name_hash, object, 0, is_current, begin)
+        let joined = layer.fills.learn(name_hash, object, 0, is_current, begin);
+        (joined, worth)
     }
 
     /// The answer can't be shared: the request that asked takes it, any other asks again.
@@ -269,66 +346,6 @@ impl Reading {
         Ok(Try::Done(answer::adapt(&self.plan, response)))
     }
 
-    /// Asks for the headers alone.
-    async fn ask_head(&mut self, stale: Option<Arc<Version>>) -> Result<Try, Error> {
-        let layer = Arc::clone(&self.layer);
-        let stamp = layer.index.stamp(self.template.object());
-        let ask = stale.as_deref().map_or(Ask::AsTheClient, Ask::Unless);
-        let answer = layer.inner.call(self.template.head(ask)).await;
-        let status = version::status(&answer);
-        self.forward_status = status.map(|status| status.as_u16());
-        self.validated = true;
-        let now_ms = layer.now_ms();
-        let found = self.found(stamp, &answer);
-        if let Some(stale) = &stale {
-            if status == Some(StatusCode::NOT_MODIFIED) {
-                stale.validated(now_ms);
-                layer.metrics.validated.inc();
-                return self.answer(Arc::clone(stale), None).await;
-            }
-            if version::is_superseded(stale, &answer, found.as_ref()) {
-                layer.index.forget(stale);
-            }
-        }
-        let Some(version) = found else {
-            return Ok(Try::Done(answer::adapt(&self.plan, answer?)));
-        };
-        let version = Arc::new(version);
-        layer.index.put_version(Arc::clone(&version), now_ms);
-        self.answer(version, None).await
-    }
-
-    fn found(&self, stamp: Stamp, answer: &Result<Response, Error>) -> Option<Version> {
-        let (object, settings) = (self.template.object(), &self.layer.settings);
-        let (response, now_ms) = (answer.as_ref().ok()?, self.layer.now_ms());
-        let learned = version::learn(Method::Head, object, stamp, response, settings, now_ms);
-        learned.map(|Learned { version, .. }| version)
-    }
-
-    /// Learns the checksums of a version that is known from a range alone.
-    async fn complete(&mut self, known: &Arc<Version>) -> Result<Try, Error> {
-        let layer = Arc::clone(&self.layer);
-        let stamp = layer.index.stamp(self.template.object());
-        let answer = layer.inner.call(self.template.head(Ask::Anyway)).await;
-        let found = self.found(stamp, &answer);
-        if version::is_superseded(known, &answer, found.as_ref()) {
-            layer.index.forget(known);
-        }
-        let Some(version) = found else {
-            return Ok(Try::AskAsIs);
-        };
-        let version = match &known.page {
-            Some(page) if known.vid == version.vid => version.with_page(page.clone()),
-            _ => version,
-        };
-        let version = Arc::new(version);
-        layer
-            .index
-            .put_version(Arc::clone(&version), layer.now_ms());
-        self.validated = true;
-        self.answer(version, None).await
-    }
-
     /// Answers with a version that may answer.
     async fn answer(
         &mut self,
@@ -336,8 +353,10 @@ impl Reading {
         attachment: Option<Attachment>,
     ) -> Result<Try, Error> {
         let now_ms = self.layer.now_ms();
-        let age_seconds = version.ages(now_ms).validated_ms / 1000;
+        let age_ms = version.ages(now_ms).validated_ms;
+        let age_seconds = age_ms / 1000;
         version.used(now_ms);
+        self.layer.metrics.staleness.observe(age_ms);
         let from_store = self.validated && age_seconds <= 0;
         let age_seconds = (!from_store).then_some(age_seconds.max(0));
         match answer::answer(&self.plan, &version, age_seconds) {
@@ -366,6 +385,7 @@ impl Reading {
         if attachment.is_none() {
             let now_ms = layer.now_ms();
             if let Some(body) = layer.body_from_pages(&version, range.clone(), now_ms) {
+                layer.metrics.hit_bytes.inc_by(range.end - range.start);
                 return Ok(Found::Body(body));
             }
             if layer.has_pages(&version, &range) {
@@ -382,8 +402,17 @@ impl Reading {
                 Err(found) => return Ok(found),
             },
         };
-        Ok(Found::Body(Body::stream(Reader {
-            layer,
+        Ok(Found::Body(self.stream(version, range, attachment)))
+    }
+
+    fn stream(
+        &self,
+        version: Arc<Version>,
+        range: Range<u64>,
+        attachment: Option<Attachment>,
+    ) -> Body {
+        Body::stream(Reader {
+            layer: Arc::clone(&self.layer),
             version,
             template: self.template.clone(),
             position: range.start,
@@ -391,7 +420,7 @@ impl Reading {
             attachment,
             ahead: None,
             breaks: 0,
-        })))
+        })
     }
 
     /// Begins to fetch what is missing, and waits until it is known that the version is still
@@ -422,7 +451,7 @@ impl Reading {
                     self.validated = false;
                     return Ok(Err(Found::Changed));
                 }
-                Head::Declined | Head::Unchanged(_) | Head::Awaited => {
+                Head::Declined | Head::Failed | Head::Unchanged(_) | Head::Awaited => {
                     if let Some(own_answer) = attachment.take_own_answer() {
                         return Ok(Err(Found::Response(own_answer?)));
                     }
@@ -438,9 +467,10 @@ impl Reading {
 
     /// Says in the answer what the cache did.
     fn mark(&self, response: &mut Response) {
-        response.cache = Some(match self.forward {
-            None => hit_status(self.left_seconds),
-            Some(reason) => CacheStatus {
+        response.cache = Some(match (self.used_stale, self.forward) {
+            (Some(used), forward) => used.status(forward, self.forward_status),
+            (None, None) => hit_status(self.left_seconds),
+            (None, Some(reason)) => CacheStatus {
                 forward_status: self.forward_status,
                 stored: response.status.is_success(),
                 collapsed: self.collapsed,

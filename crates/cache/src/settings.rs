@@ -23,18 +23,46 @@ pub struct CacheSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageBytes(u32);
 
-/// When a stored version may answer without asking the origin.
+/// When a stored version may answer without asking the origin. What each promises to clients is in
+/// docs/semantics.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coherence {
+    /// Never: each read asks whether it is still the current one.
+    Strict,
     /// For `ttl` after the origin was last asked, as long as it was used within `tti`.
     Bounded {
         /// Time to live, counted from the last validation.
         ttl: Duration,
         /// Time to idle, counted from the last use.
         tti: Option<Duration>,
+        /// How much longer on purpose.
+        stale: StaleUse,
     },
+    /// Until a write passes this gateway: nobody writes around it.
+    Exclusive,
     /// For ever: no key is ever written twice, or only through this gateway.
     Immutable,
+}
+
+/// How long after it has become stale a version may answer all the same (RFC 5861); zero is never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StaleUse {
+    /// While the origin is asked in the background.
+    pub while_revalidate: Duration,
+    /// When the origin was asked and has failed.
+    pub if_error: Duration,
+}
+
+impl Coherence {
+    /// The word of the configuration and of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Bounded { .. } => "bounded",
+            Self::Exclusive => "exclusive",
+            Self::Immutable => "immutable",
+        }
+    }
 }
 
 /// Whether `Cache-Control` directives count.
@@ -93,6 +121,7 @@ impl Default for CacheSettings {
             coherence: Coherence::Bounded {
                 ttl: Duration::from_mins(1),
                 tti: None,
+                stale: StaleUse::default(),
             },
             client_directives: Directives::Honour,
             origin_directives: Directives::Honour,

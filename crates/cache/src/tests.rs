@@ -1,6 +1,7 @@
 //! The layer as a whole, over the memory store.
 
 mod coherence;
+mod exclusive;
 mod fills;
 mod model;
 mod origin;
@@ -8,6 +9,8 @@ mod origins;
 mod reads;
 mod rooms;
 mod schedules;
+mod stale;
+mod strict;
 mod threads;
 mod writes;
 

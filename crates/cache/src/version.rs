@@ -10,7 +10,7 @@
 
 use std::{
     ops::Range,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use bytes::Bytes;
@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     epochs::Stamp,
-    freshness::Ages,
+    freshness::{Against, Ages},
     headers,
     plan::Method,
     settings::{CacheSettings, Directives},
@@ -55,7 +55,20 @@ pub(crate) struct Version {
     pub checksums: Checksums,
     /// The whole object, when it is one page and in memory.
     pub page: Option<Bytes>,
+    /// Until then a write of unknown outcome may still come (`doubts`).
+    doubt_until_ms: i64,
     moments: Moments,
+}
+
+/// A question to the origin: what was noted before it was sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// Where the write counters stood.
+    pub stamp: Stamp,
+    /// When it was sent: an answer vouches for this moment and none after it.
+    pub at_ms: i64,
+    /// Until when a write of unknown outcome may still come to the object.
+    pub doubt_until_ms: i64,
 }
 
 /// What is known of an object's checksums.
@@ -67,11 +80,36 @@ pub(crate) enum Checksums {
     Unknown,
 }
 
-/// In milliseconds of the layer's clock.
+/// What changes of a record. In milliseconds of the layer's clock.
 #[derive(Debug)]
 struct Moments {
     validated_ms: AtomicI64,
     used_ms: AtomicI64,
+    /// The last question to which the origin would not say that it is current.
+    refused_ms: AtomicI64,
+    /// It is being validated in the background.
+    is_revalidated: AtomicBool,
+}
+
+impl Moments {
+    fn at(validated_ms: i64, used_ms: i64) -> Self {
+        Self {
+            validated_ms: validated_ms.into(),
+            used_ms: used_ms.into(),
+            refused_ms: i64::MIN.into(),
+            is_revalidated: false.into(),
+        }
+    }
+
+    fn copied(&self) -> Self {
+        let copied = |moment: &AtomicI64| moment.load(Ordering::Relaxed).into();
+        Self {
+            validated_ms: copied(&self.validated_ms),
+            used_ms: copied(&self.used_ms),
+            refused_ms: copied(&self.refused_ms),
+            is_revalidated: false.into(),
+        }
+    }
 }
 
 /// What an answer told.
@@ -88,10 +126,9 @@ pub(crate) struct Learned {
 pub(crate) fn learn(
     method: Method,
     object: &ObjectId,
-    stamp: Stamp,
+    asked: Asked,
     response: &Response,
     settings: &CacheSettings,
-    now_ms: i64,
 ) -> Option<Learned> {
     let answer = &response.headers;
     let text = |name: HeaderName| answer.get(name).and_then(|value| value.to_str().ok());
@@ -124,12 +161,9 @@ pub(crate) fn learn(
         return None;
     }
     let modified = time::parse_http_date(text(header::LAST_MODIFIED)?)?;
-    let age_s = text(header::AGE)
-        .and_then(|v| v.parse::<u32>().ok())
-        .unwrap_or(0);
     let version = Version {
         object: object.clone(),
-        stamp,
+        stamp: asked.stamp,
         vid: Vid::of(
             object,
             &etag,
@@ -143,12 +177,84 @@ pub(crate) fn learn(
         headers: headers::kept(answer, size_bytes),
         checksums,
         page: None,
-        moments: Moments {
-            validated_ms: AtomicI64::new(now_ms - i64::from(age_s) * 1000),
-            used_ms: AtomicI64::new(now_ms),
-        },
+        doubt_until_ms: asked.doubt_until_ms,
+        moments: Moments::at(asked.at_ms - told_age_ms(answer), asked.at_ms),
     };
     Some(Learned { version, covers })
+}
+
+/// What the origin says of its answer's age, when it is a cache itself.
+fn told_age_ms(answer: &HeaderMap) -> i64 {
+    let text = answer
+        .get(header::AGE)
+        .and_then(|value| value.to_str().ok());
+    let age_s = text.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+    i64::from(age_s) * 1000
+}
+
+/// What an answer to a request for anything but a stored version tells of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It is still the current one.
+    Unchanged,
+    /// Another is, or none.
+    Superseded,
+    /// The request was refused, with 403 for example: nothing may answer in the place of that.
+    Refused,
+    /// The origin is in trouble: the errors of RFC 5861 §4, or no answer at all.
+    Failed,
+    /// Nothing.
+    Nothing,
+}
+
+/// Reads what an answer tells of the stored version, and notes it in its record. `found` is the
+/// version that the answer is of.
+pub(crate) fn validate(
+    stored: &Version,
+    asked: Asked,
+    answer: &Result<Response, Error>,
+    found: Option<&Version>,
+) -> Told {
+    let told = if status(answer) == Some(StatusCode::NOT_MODIFIED) {
+        Told::Unchanged
+    } else if is_superseded(stored, answer, found) {
+        Told::Superseded
+    } else if is_failure(answer) {
+        Told::Failed
+    } else if status(answer).is_some_and(|status| status.is_client_error()) {
+        Told::Refused
+    } else {
+        Told::Nothing
+    };
+    match told {
+        Told::Unchanged => {
+            let age_ms = answer.as_ref().map_or(0, |told| told_age_ms(&told.headers));
+            stored.validated(asked.at_ms - age_ms);
+        }
+        Told::Superseded | Told::Refused => {
+            let refused_ms = &stored.moments.refused_ms;
+            refused_ms.fetch_max(asked.at_ms, Ordering::Relaxed);
+        }
+        Told::Failed | Told::Nothing => {}
+    }
+    told
+}
+
+/// Whether an answer says that the origin is in trouble, not what there is.
+pub(crate) fn is_failure(answer: &Result<Response, Error>) -> bool {
+    match answer {
+        Ok(_) | Err(Error::Refused(_)) => {
+            matches!(status(answer).map(|s| s.as_u16()), Some(500 | 502..=504))
+        }
+        Err(
+            Error::SlowDown { .. }
+            | Error::Unavailable { .. }
+            | Error::Indeterminate { .. }
+            | Error::Cut { .. }
+            | Error::Internal { .. },
+        ) => true,
+        Err(Error::ClientGone) => false,
+    }
 }
 
 /// The status of an answer, also of a refusal that is an error still.
@@ -213,25 +319,45 @@ impl Version {
             headers: self.headers.clone(),
             checksums: self.checksums.clone(),
             page: Some(page),
-            moments: Moments {
-                validated_ms: AtomicI64::new(self.moments.validated_ms.load(Ordering::Relaxed)),
-                used_ms: AtomicI64::new(self.moments.used_ms.load(Ordering::Relaxed)),
-            },
+            doubt_until_ms: self.doubt_until_ms,
+            moments: self.moments.copied(),
         }
     }
 
     /// Its ages at `now_ms`.
     pub(crate) fn ages(&self, now_ms: i64) -> Ages {
+        let validated_ms = self.moments.validated_ms.load(Ordering::Relaxed);
+        let against = if self.moments.refused_ms.load(Ordering::Relaxed) >= validated_ms {
+            Against::Refused
+        } else if validated_ms < self.doubt_until_ms {
+            Against::Doubt
+        } else {
+            Against::Nothing
+        };
         Ages {
-            validated_ms: now_ms - self.moments.validated_ms.load(Ordering::Relaxed),
+            validated_ms: now_ms - validated_ms,
             used_ms: now_ms - self.moments.used_ms.load(Ordering::Relaxed),
+            against,
         }
     }
 
-    /// The origin vouched for it at `now_ms`.
-    pub(crate) fn validated(&self, now_ms: i64) {
-        self.moments.validated_ms.store(now_ms, Ordering::Relaxed);
-        self.moments.used_ms.store(now_ms, Ordering::Relaxed);
+    /// The origin vouched for it as of `at_ms`. Of two answers that come in the wrong order the
+    /// later question counts.
+    fn validated(&self, at_ms: i64) {
+        self.moments
+            .validated_ms
+            .fetch_max(at_ms, Ordering::Relaxed);
+        self.moments.used_ms.fetch_max(at_ms, Ordering::Relaxed);
+    }
+
+    /// Notes that it is being validated in the background; `false` when it is already.
+    pub(crate) fn begin_revalidation(&self) -> bool {
+        !self.moments.is_revalidated.swap(true, Ordering::AcqRel)
+    }
+
+    /// It is no longer.
+    pub(crate) fn end_revalidation(&self) {
+        self.moments.is_revalidated.store(false, Ordering::Release);
     }
 
     /// It answers at `now_ms`. Uses within a second are noted once, so that cores that read one

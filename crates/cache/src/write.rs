@@ -5,6 +5,9 @@
 //! it comes before the client can learn that the write is done. What a fill read before it is not
 //! stored, as the write moved the counters on that the fill began with (`epochs`).
 //!
+//! A write whose outcome stays unknown may come later than all of this; a cache that would keep
+//! what it read meanwhile for good remembers it (`doubts`).
+//!
 //! A `DeleteObjects` names its keys in its body, which is read as it passes; when it can't be
 //! understood, or is too large to hold, its whole bucket is invalidated.
 
@@ -23,7 +26,7 @@ use forebay_store::{Body, CacheStatus, Error, Forward, Request, Reservation, Res
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::{index::Written, layer::Layer};
+use crate::{index::Written, layer::Layer, settings::Coherence};
 
 /// Most bytes of a `DeleteObjects` body that are held: 1000 keys of 1 KiB and their tags.
 const DELETE_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -64,10 +67,13 @@ pub(crate) async fn write(
         }
         _ => Changes::Told(written),
     };
-    let guard = Guard::new(Arc::clone(&layer), changes);
-    let mut response = layer.inner.call(request).await?;
+    let mut guard = Guard::new(Arc::clone(&layer), changes);
+    let answer = layer.inner.call(request).await;
+    guard.outcome = Outcome::of(&answer);
+    let mut response = answer?;
     // CompleteMultipartUpload and CopyObject may say 200 first and only do the work then.
     if response.body.length().is_none() {
+        guard.outcome = Outcome::Unknown;
         guard.invalidate();
         let body = std::mem::take(&mut response.body);
         response.body = Body::stream(Guarded { body, guard });
@@ -87,15 +93,48 @@ enum Changes {
     Heard(Written, Arc<Mutex<Seen>>),
 }
 
+/// Whether it is known what became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It happened, or it never will.
+    Known,
+    /// It may happen still.
+    Unknown,
+}
+
+impl Outcome {
+    fn of(answer: &Result<Response, Error>) -> Self {
+        match answer {
+            // A proxy before the origin may have given up on what the origin still does.
+            Ok(response) if response.status.is_server_error() => Self::Unknown,
+            Ok(_) | Err(Error::Refused(_) | Error::SlowDown { .. } | Error::Unavailable { .. }) => {
+                Self::Known
+            }
+            // Of a body that broke off an origin may keep what it has.
+            Err(
+                Error::Indeterminate { .. }
+                | Error::Cut { .. }
+                | Error::ClientGone
+                | Error::Internal { .. },
+            ) => Self::Unknown,
+        }
+    }
+}
+
 /// Invalidates when it is made, when told, and when dropped.
 struct Guard {
     layer: Arc<Layer>,
     changes: Changes,
+    outcome: Outcome,
 }
 
 impl Guard {
     fn new(layer: Arc<Layer>, changes: Changes) -> Self {
-        let guard = Self { layer, changes };
+        let guard = Self {
+            layer,
+            changes,
+            outcome: Outcome::Unknown,
+        };
         // What a DeleteObjects names is not known yet; it is invalidated after it.
         if let Changes::Told(_) = &guard.changes {
             guard.invalidate();
@@ -104,19 +143,21 @@ impl Guard {
     }
 
     fn invalidate(&self) {
+        self.for_each_written(|written| self.layer.index.invalidate(written));
+    }
+
+    fn for_each_written(&self, act: impl Fn(&Written)) {
         match &self.changes {
-            Changes::Told(written) => self.layer.index.invalidate(written),
+            Changes::Told(written) => act(written),
             Changes::Heard(bucket, seen) => {
                 let Written::Bucket(name) = bucket else {
-                    return self.layer.index.invalidate(bucket);
+                    return act(bucket);
                 };
                 match xml::delete_keys(&seen.lock().bytes) {
                     Ok(entries) => entries.into_iter().for_each(|entry| {
-                        self.layer
-                            .index
-                            .invalidate(&Written::Object(name.clone(), entry.key));
+                        act(&Written::Object(name.clone(), entry.key));
                     }),
-                    Err(_) => self.layer.index.invalidate(bucket),
+                    Err(_) => act(bucket),
                 }
             }
         }
@@ -124,7 +165,13 @@ impl Guard {
 }
 
 impl Drop for Guard {
+    /// The doubt first: who asks the origin after the invalidation knows of it.
     fn drop(&mut self) {
+        let keeps_for_good = self.layer.settings.coherence == Coherence::Exclusive;
+        if self.outcome == Outcome::Unknown && keeps_for_good {
+            let now_ms = self.layer.now_ms();
+            self.for_each_written(|written| self.layer.doubts.note(written, now_ms));
+        }
         self.invalidate();
     }
 }
@@ -144,6 +191,9 @@ impl HttpBody for Guarded {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || !matches!(frame, Some(Err(_))) && self.body.is_end_stream() {
+            self.guard.outcome = Outcome::Known;
+        }
         self.guard.invalidate();
         Poll::Ready(frame)
     }

@@ -11,9 +11,16 @@
 //! | `forebay_cache_fills_unbudgeted_total`: those not kept, as memory in flight was used up | |
 //! | `forebay_cache_collapsed_total`: requests that joined a fill under way | |
 //! | `forebay_cache_validated_total`: stale records the origin called unchanged | |
+//! | `forebay_cache_stale_while_revalidate_total`, `forebay_cache_stale_if_error_total` | |
+//! | `forebay_cache_revalidations_refused_total`: for which there was no place | |
+//! | `forebay_cache_staleness_seconds` (histogram): age of what answers were made of | `mode` |
 //! | `forebay_cache_stored_total`, `forebay_cache_not_stored_total`: pages | |
 //! | `forebay_cache_evictions_total`: records and pages that made room | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
+
+mod staleness;
+
+pub use staleness::Staleness;
 
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
@@ -43,6 +50,14 @@ pub struct CacheMetrics {
     pub collapsed: Counter,
     /// Stale records that the origin called unchanged.
     pub validated: Counter,
+    /// Stale answers while the origin was asked.
+    pub stale_while_revalidate: Counter,
+    /// Stale answers in the place of an error of the origin.
+    pub stale_if_error: Counter,
+    /// Validations that found no place in the background.
+    pub revalidations_refused: Counter,
+    /// Age of what answers were made of.
+    pub staleness: Staleness,
     /// Pages stored.
     pub stored: Counter,
     /// Pages for which there was no room.
@@ -108,6 +123,21 @@ impl CacheMetrics {
                 "Stale records that the origin called unchanged",
                 &self.validated,
             ),
+            (
+                "stale_while_revalidate",
+                "Stale answers while the origin was asked",
+                &self.stale_while_revalidate,
+            ),
+            (
+                "stale_if_error",
+                "Stale answers in the place of an error of the origin",
+                &self.stale_if_error,
+            ),
+            (
+                "revalidations_refused",
+                "Validations that found no place in the background",
+                &self.revalidations_refused,
+            ),
             ("stored", "Pages stored", &self.stored),
             (
                 "not_stored",
@@ -123,6 +153,7 @@ impl CacheMetrics {
         ] {
             registry.register(name, help, counter.clone());
         }
+        registry.register_collector(Box::new(self.staleness.clone()));
     }
 }
 

@@ -16,6 +16,8 @@ use super::{End, Flow, Head, PagePieces, Step};
 #[derive(Debug)]
 pub(super) struct State {
     pub head: Head,
+    /// The request is on its way to the origin, or was.
+    pub has_asked: bool,
     /// The answer that is for nobody but the leader.
     pub own_answer: Option<Result<Response, Error>>,
     pub flow: Flow,
@@ -55,6 +57,7 @@ impl State {
     pub(super) fn new(covers: Range<u64>) -> Self {
         Self {
             head: Head::Awaited,
+            has_asked: false,
             own_answer: None,
             flow: Flow {
                 ahead_bytes_max: 0,
@@ -150,7 +153,7 @@ impl State {
     pub(super) fn step(&self, position: u64, end: u64) -> Option<Step> {
         match self.head {
             Head::Changed => return Some(Step::Changed),
-            Head::Declined | Head::Unchanged(_) => return Some(Step::Broken),
+            Head::Declined | Head::Failed | Head::Unchanged(_) => return Some(Step::Broken),
             Head::Awaited | Head::Version(_) => {}
         }
         let at = self.pieces.partition_point(|piece| piece.end() <= position);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_store::{contract::requests, faulty::Fault};
+use forebay_store::{Error, contract::requests, faulty::Fault};
 
 use super::origin::{Fixture, KIB, Setup, settings, soon};
 use crate::{CacheSettings, Coherence};
@@ -157,6 +157,62 @@ async fn immutable_never_asks_again() {
     assert_eq!(fixture.asked(), ["GET key"]);
 }
 
+/// Goal: the ttl counts from the question, as the origin may have changed at any moment after it.
+#[tokio::test]
+async fn the_time_an_answer_takes_counts_as_age() {
+    let fixture = Fixture::new().await;
+    let bytes = fixture.put("key", 1000).await;
+    *fixture.origin.takes.lock() = Duration::from_secs(20);
+    fixture.get("key").await;
+    fixture.settle().await;
+    let hit = fixture.get("key").await;
+    assert_eq!(
+        (hit.cache.as_deref(), hit.header("age")),
+        (Some("forebay; hit; ttl=40"), "20")
+    );
+    fixture.clock.advance(TTL);
+    assert!(fixture.get("key").await.body == bytes);
+    let hit = fixture.get("key").await;
+    assert_eq!(hit.cache.as_deref(), Some("forebay; hit; ttl=40"));
+    assert_eq!(fixture.asked(), ["GET key", "GET key if-none-match"]);
+}
+
+/// Goal: checksums that a range did not bring are not left out because the version was validated.
+#[tokio::test]
+async fn a_validated_version_lacks_no_checksums() {
+    for method in [requests::get, requests::head] {
+        let fixture = Fixture::new().await;
+        requests::put("bucket", "key")
+            .header("x-amz-checksum-crc32", "rQO6gw==")
+            .body("checked")
+            .expect(200, &fixture.origin.store)
+            .await;
+        let range = requests::get("bucket", "key").range("bytes=0-1");
+        range.expect(206, &*fixture.cache).await;
+        fixture.settle().await;
+        fixture.clock.advance(TTL);
+        let request = method("bucket", "key").header("x-amz-checksum-mode", "ENABLED");
+        let answer = request.expect(200, &*fixture.cache).await;
+        assert_eq!(answer.header("x-amz-checksum-crc32"), "rQO6gw==");
+    }
+}
+
+#[tokio::test]
+async fn the_age_of_what_is_answered_is_counted() {
+    let fixture = Fixture::new().await;
+    fixture.put("key", 1000).await;
+    fixture.get("key").await;
+    fixture.settle().await;
+    for _ in 0..3 {
+        fixture.get("key").await;
+        fixture.clock.advance(Duration::from_secs(20));
+    }
+    fixture.get("key").await;
+    let staleness = &fixture.metrics().staleness;
+    let within = [0, 10_000, 30_000, 60_000].map(|ms| staleness.count_within(ms));
+    assert_eq!(within, [3, 3, 4, 5], "0 s twice, 20 s, 40 s, and validated");
+}
+
 #[tokio::test]
 async fn a_ttl_of_nothing_asks_every_time_and_moves_no_body() {
     let fixture = Setup::with_ttl(Duration::ZERO, None).build().await;
@@ -170,6 +226,44 @@ async fn a_ttl_of_nothing_asks_every_time_and_moves_no_body() {
         ["GET key", "GET key if-none-match", "GET key if-none-match"]
     );
     assert_eq!(fixture.metrics().fill_bytes.get(), 300 * KIB);
+}
+
+/// Goal: 412 to a fill begins the answer anew while nothing of it was sent, and cuts it after
+/// that, whatever the mode.
+#[tokio::test]
+async fn a_conflict_is_a_restart_or_a_cut_in_every_mode() {
+    let bounded = settings().coherence;
+    for coherence in [
+        Coherence::Strict,
+        bounded,
+        Coherence::Exclusive,
+        Coherence::Immutable,
+    ] {
+        let range = |range| requests::get("bucket", "key").range(range);
+        let fixture = Setup::with(coherence).build().await;
+        fixture.put_bytes("key", vec![1; 300_000]).await;
+        range("bytes=0-0").expect(206, &*fixture.cache).await;
+        fixture.settle().await;
+        let whole = requests::get("bucket", "key").call(&*fixture.cache).await;
+        let mut body = whole.unwrap().body;
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, vec![1; 64 * 1024]);
+        let new = fixture.put_bytes("key", vec![2; 300_000]).await;
+        let rest = body.collect(usize::MAX).await;
+        assert!(matches!(rest, Err(Error::Cut { .. })), "{coherence:?}");
+        assert!(fixture.get("key").await.body == new, "{coherence:?}");
+
+        let fixture = Setup::with(coherence).build().await;
+        fixture.put_bytes("key", vec![1; 300_000]).await;
+        range("bytes=0-0").expect(206, &*fixture.cache).await;
+        fixture.settle().await;
+        fixture.put_bytes("key", vec![2; 400_000]).await;
+        let answer = range("bytes=290000-").expect(206, &*fixture.cache).await;
+        assert_eq!(answer.header("content-range"), "bytes 290000-399999/400000");
+        assert!(answer.body.iter().all(|byte| *byte == 2), "{coherence:?}");
+        fixture.settle().await;
+        fixture.audit();
+    }
 }
 
 #[tokio::test]

@@ -1,18 +1,43 @@
 //! Goal: whatever is done in whatever order, a read gives a version that the coherence mode
 //! allows, whole and unmixed, and the account is right.
-//! Method: random operations through the cache and past it, against a map of all versions that
-//! each key ever had and when it stopped being current.
+//! Method: random operations through the cache and past it, and an origin that fails now and then,
+//! against a map of all versions that each key ever had and when it stopped being current.
+//! Operations come one after the other, so `strict` allows the current version and no other;
+//! what is allowed of questions and writes at the same time is in `strict` and `schedules`.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
-use forebay_store::{Error, contract::requests, faulty::Fault};
+use forebay_store::{
+    Error,
+    contract::requests::{self, Answer},
+    faulty::Fault,
+};
 use proptest::{collection::vec, prelude::*};
 
 use super::origin::{Fixture, KIB, MIB, Setup, settings};
-use crate::{CacheSettings, Coherence};
+use crate::{CacheSettings, Coherence, StaleUse};
 
 const TTL_MS: u64 = 60_000;
+const WHILE_REVALIDATE_MS: u64 = 20_000;
+const IF_ERROR_MS: u64 = 50_000;
+
+const BOUNDED: Coherence = Coherence::Bounded {
+    ttl: Duration::from_millis(TTL_MS),
+    tti: None,
+    stale: StaleUse {
+        while_revalidate: Duration::ZERO,
+        if_error: Duration::ZERO,
+    },
+};
+const STALE: Coherence = Coherence::Bounded {
+    ttl: Duration::from_millis(TTL_MS),
+    tti: Some(Duration::from_millis(TTL_MS / 2)),
+    stale: StaleUse {
+        while_revalidate: Duration::from_millis(WHILE_REVALIDATE_MS),
+        if_error: Duration::from_millis(IF_ERROR_MS),
+    },
+};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -45,6 +70,10 @@ enum Op {
     Cut {
         after: u64,
     },
+    /// The origin fails at its next question, and has carried it out or not.
+    Fail {
+        late: bool,
+    },
     Settle,
 }
 
@@ -67,6 +96,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         2 => key().prop_map(|key| Op::LeaveEarly { key }),
         2 => (0..2 * TTL_MS).prop_map(|ms| Op::Advance { ms }),
         1 => (0..300 * KIB).prop_map(|after| Op::Cut { after }),
+        1 => any::<bool>().prop_map(|late| Op::Fail { late }),
         2 => Just(Op::Settle),
     ]
 }
@@ -80,11 +110,32 @@ struct Past {
     ended_through: bool,
 }
 
-#[derive(Default)]
 struct Model {
+    coherence: Coherence,
     now_ms: u64,
     writes: u64,
     keys: BTreeMap<u8, Vec<Past>>,
+}
+
+/// How an answer says it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Regularly,
+    StaleWhileRevalidate,
+    StaleIfError,
+}
+
+impl Made {
+    fn of(cache_status: Option<&str>) -> Self {
+        let has = |detail| cache_status.is_some_and(|status| status.ends_with(detail));
+        if has("; detail=stale-while-revalidate") {
+            Self::StaleWhileRevalidate
+        } else if has("; detail=stale-if-error") {
+            Self::StaleIfError
+        } else {
+            Self::Regularly
+        }
+    }
 }
 
 impl Model {
@@ -105,14 +156,31 @@ impl Model {
         });
     }
 
+    /// How long a version may be shown after it has stopped being current.
+    fn allowed_ms(&self, made: Made) -> u64 {
+        match self.coherence {
+            Coherence::Strict => 0,
+            Coherence::Exclusive | Coherence::Immutable => u64::MAX,
+            Coherence::Bounded { .. } => match made {
+                Made::Regularly => TTL_MS,
+                Made::StaleWhileRevalidate => TTL_MS + WHILE_REVALIDATE_MS,
+                Made::StaleIfError => TTL_MS + IF_ERROR_MS,
+            },
+        }
+    }
+
     /// Versions that an answer may show now.
-    fn allowed(&self, key: u8) -> Vec<Option<&Bytes>> {
+    fn allowed(&self, key: u8, made: Made) -> Vec<Option<&Bytes>> {
+        assert!(
+            made == Made::Regularly || self.coherence == STALE,
+            "{made:?}"
+        );
         let Some(past) = self.keys.get(&key) else {
             return vec![None];
         };
         let allowed = |version: &&Past| {
-            let recent = version.until_ms.saturating_add(TTL_MS) > self.now_ms;
-            recent && !version.ended_through
+            let shown_until_ms = version.until_ms.saturating_add(self.allowed_ms(made));
+            shown_until_ms > self.now_ms && !version.ended_through
         };
         past.iter()
             .filter(allowed)
@@ -121,11 +189,7 @@ impl Model {
     }
 }
 
-async fn run(ops: Vec<Op>, capacity_bytes: u64) {
-    let coherence = Coherence::Bounded {
-        ttl: Duration::from_millis(TTL_MS),
-        tti: None,
-    };
+async fn run(ops: Vec<Op>, coherence: Coherence, capacity_bytes: u64) {
     let settings = CacheSettings {
         capacity_bytes,
         coherence,
@@ -137,7 +201,12 @@ async fn run(ops: Vec<Op>, capacity_bytes: u64) {
     }
     .build()
     .await;
-    let mut model = Model::default();
+    let mut model = Model {
+        coherence,
+        now_ms: 0,
+        writes: 0,
+        keys: BTreeMap::new(),
+    };
     for op in ops {
         apply(&fixture, &mut model, &op).await;
     }
@@ -160,35 +229,39 @@ async fn apply(fixture: &Fixture, model: &mut Model, op: &Op) {
                 .collect::<Vec<_>>()
                 .into();
             let put = requests::put("bucket", &name(key)).body(bytes.clone());
-            if through {
-                put.expect(200, &*fixture.cache).await;
+            let happened = if through {
+                happened(put.send(&*fixture.cache).await)
             } else {
                 put.expect(200, fixture.origin.store.inner()).await;
+                true
+            };
+            if happened {
+                model.write(key, Some(bytes), through);
             }
-            model.write(key, Some(bytes), through);
         }
         Op::Delete { key, through } => {
             let delete = requests::delete("bucket", &name(key));
-            if through {
-                delete.expect(204, &*fixture.cache).await;
+            let happened = if through {
+                happened(delete.send(&*fixture.cache).await)
             } else {
                 delete.expect(204, fixture.origin.store.inner()).await;
+                true
+            };
+            if happened {
+                model.write(key, None, through);
             }
-            model.write(key, None, through);
         }
         Op::Get { key } => {
             let answer = requests::get("bucket", &name(key))
                 .send(&*fixture.cache)
                 .await;
-            check(model, key, answer.map(|answer| Ok(answer.body)), |bytes| {
-                Some(bytes.clone())
-            });
+            check(model, key, answer.map(body), |bytes| Some(bytes.clone()));
         }
         Op::Range { key, start, length } => {
             let range = format!("bytes={start}-{}", start + length - 1);
             let request = requests::get("bucket", &name(key)).range(&range);
             let answer = request.send(&*fixture.cache).await;
-            check(model, key, answer.map(|answer| Ok(answer.body)), |bytes| {
+            check(model, key, answer.map(body), |bytes| {
                 let from = usize::try_from(start).unwrap();
                 let to = usize::try_from(start + length).unwrap().min(bytes.len());
                 (from < to).then(|| bytes.slice(from..to))
@@ -198,7 +271,10 @@ async fn apply(fixture: &Fixture, model: &mut Model, op: &Op) {
             let answer = requests::head("bucket", &name(key))
                 .send(&*fixture.cache)
                 .await;
-            let length = answer.map(|answer| Err(answer.header("content-length").to_owned()));
+            let length = answer.map(|answer| {
+                let length = answer.header("content-length").to_owned();
+                (Made::of(answer.cache.as_deref()), Err(length))
+            });
             check(model, key, length, |bytes| Some(bytes.clone()));
         }
         Op::LeaveEarly { key } => {
@@ -212,6 +288,8 @@ async fn apply(fixture: &Fixture, model: &mut Model, op: &Op) {
             model.now_ms += ms;
         }
         Op::Cut { after } => fixture.origin.store.script([Fault::CutAfter(after)]),
+        Op::Fail { late: true } => fixture.origin.store.script([Fault::AnswerLost]),
+        Op::Fail { late: false } => fixture.origin.store.script([Fault::Unavailable]),
         Op::Settle => {
             fixture.settle().await;
             fixture.audit();
@@ -223,19 +301,36 @@ fn name(key: u8) -> String {
     format!("key{key}")
 }
 
-/// Checks a body, or a length, against all versions that it may be of.
+/// A body, or a length, and how the answer was made.
+type Shown = (Made, Result<Bytes, String>);
+
+fn body(answer: Answer) -> Shown {
+    (Made::of(answer.cache.as_deref()), Ok(answer.body))
+}
+
+/// Whether a write was carried out.
+fn happened(answer: Result<Answer, Error>) -> bool {
+    match answer {
+        Ok(_) | Err(Error::Indeterminate { .. } | Error::Cut { .. }) => true,
+        Err(Error::Unavailable { .. }) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Checks an answer against all versions that it may be of.
 fn check(
     model: &Model,
     key: u8,
-    answer: Result<Result<Bytes, String>, Error>,
+    answer: Result<Shown, Error>,
     part: impl Fn(&Bytes) -> Option<Bytes>,
 ) {
-    let allowed = model.allowed(key);
+    let made = answer.as_ref().map_or(Made::Regularly, |(made, _)| *made);
+    let allowed = model.allowed(key, made);
     let sizes: Vec<_> = allowed
         .iter()
         .map(|version| version.map(Bytes::len))
         .collect();
-    match answer {
+    match answer.map(|(_, shown)| shown) {
         Ok(Ok(body)) => {
             let found = allowed
                 .iter()
@@ -254,8 +349,8 @@ fn check(
                 .any(|version| version.len().to_string() == length);
             assert!(found, "length {length} of key{key} is of none of {sizes:?}");
         }
-        // Cut by a fault, or because the object changed under way.
-        Err(Error::Cut { .. }) => {}
+        // Cut by a fault, or because the object changed under way; or the origin was to fail.
+        Err(Error::Cut { .. } | Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
         Err(Error::Refused(refusal)) => match refusal.code.as_str() {
             "NoSuchKey" => assert!(allowed.contains(&None), "key{key} is one of {sizes:?}"),
             "InvalidRange" => assert!(allowed.iter().flatten().any(|v| part(v).is_none())),
@@ -265,12 +360,12 @@ fn check(
     }
 }
 
-fn run_to_end(ops: Vec<Op>, capacity_bytes: u64) {
+fn run_to_end(ops: Vec<Op>, coherence: Coherence, capacity_bytes: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(run(ops, capacity_bytes));
+    runtime.block_on(run(ops, coherence, capacity_bytes));
 }
 
 proptest! {
@@ -278,11 +373,29 @@ proptest! {
 
     #[test]
     fn no_answer_is_older_than_allowed_or_of_two_versions(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops, 64 * MIB);
+        run_to_end(ops, BOUNDED, 64 * MIB);
+    }
+
+    #[test]
+    fn stale_answers_are_within_their_bounds_and_say_so(ops in vec(any_op(), 1..150)) {
+        run_to_end(ops, STALE, 64 * MIB);
+    }
+
+    #[test]
+    fn strict_shows_the_current_version_and_no_other(ops in vec(any_op(), 1..150)) {
+        run_to_end(ops, Coherence::Strict, 64 * MIB);
+    }
+
+    #[test]
+    fn exclusive_shows_nothing_from_before_a_write_that_passed(ops in vec(any_op(), 1..150)) {
+        run_to_end(ops, Coherence::Exclusive, 64 * MIB);
     }
 
     #[test]
     fn nor_when_the_cache_is_too_small(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops, 300 * KIB);
+        run_to_end(ops.clone(), BOUNDED, 300 * KIB);
+        run_to_end(ops.clone(), STALE, 300 * KIB);
+        run_to_end(ops.clone(), Coherence::Strict, 300 * KIB);
+        run_to_end(ops, Coherence::Exclusive, 300 * KIB);
     }
 }

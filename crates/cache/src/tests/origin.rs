@@ -24,8 +24,9 @@ use forebay_telemetry::cache::CacheMetrics;
 use http::header;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
-use crate::{CacheLayer, CacheSettings, Coherence, PageBytes};
+use crate::{CacheLayer, CacheSettings, Coherence, PageBytes, StaleUse};
 
 pub(super) const KIB: u64 = 1024;
 pub(super) const MIB: u64 = 1024 * KIB;
@@ -76,7 +77,14 @@ impl Default for Setup {
 
 impl Setup {
     pub(super) fn with_ttl(ttl: Duration, tti: Option<Duration>) -> Self {
-        let coherence = Coherence::Bounded { ttl, tti };
+        Self::with(Coherence::Bounded {
+            ttl,
+            tti,
+            stale: StaleUse::default(),
+        })
+    }
+
+    pub(super) fn with(coherence: Coherence) -> Self {
         Self {
             settings: CacheSettings {
                 coherence,
@@ -104,6 +112,9 @@ impl Setup {
             store: Faulty::new(MemoryStore::new(clock.clone())),
             asked: Mutex::default(),
             gate: Arc::default(),
+            holds: watch::Sender::new(false),
+            takes: Mutex::default(),
+            clock: clock.clone(),
         });
         requests::create_bucket("bucket")
             .expect(200, &*origin)
@@ -174,12 +185,40 @@ pub(super) struct Origin {
     pub store: Faulty<MemoryStore>,
     asked: Mutex<Vec<String>>,
     pub gate: Arc<Gate>,
+    /// Answers wait, as they were when they were made.
+    holds: watch::Sender<bool>,
+    /// What the clock moves on while an answer is on its way.
+    pub takes: Mutex<Duration>,
+    clock: Clock,
 }
 
 impl Origin {
     /// What was asked since the last call, as `GET key bytes=0-1 if-match`.
     pub(super) fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock())
+    }
+
+    /// Holds back all answers that are made from now on.
+    pub(super) fn hold(&self) {
+        self.holds.send_replace(true);
+    }
+
+    pub(super) fn let_go(&self) {
+        self.holds.send_replace(false);
+    }
+
+    /// Waits until it was asked so many times since the last `take_asked`.
+    pub(super) async fn was_asked(&self, count: usize) {
+        soon(async {
+            while self.asked.lock().len() < count {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // The answer is made in the turns after.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -233,7 +272,11 @@ impl Store for Origin {
         self.asked.lock().push(line);
         // As over a network, the answer is not there at once.
         tokio::task::yield_now().await;
-        let mut response = self.store.call(request).await?;
+        let answer = self.store.call(request).await;
+        self.clock.advance(*self.takes.lock());
+        let mut holds = self.holds.subscribe();
+        holds.wait_for(|holds| !holds).await.unwrap();
+        let mut response = answer?;
         if is_read {
             let inner = std::mem::take(&mut response.body);
             let gate = Arc::clone(&self.gate);

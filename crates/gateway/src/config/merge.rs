@@ -333,23 +333,35 @@ fn overlay_flags(
         );
     }
     let Some(endpoint) = origin else { return };
-    if tree.contains_key("stores") {
+    let Some(mut store) = implied_store(tree) else {
         faults.push(Fault {
             key: "--origin".to_owned(),
             value: endpoint.clone(),
             allowed: "only without [stores] in the config".to_owned(),
-            remedy: "drop the flag, or take [stores] out of the file".to_owned(),
+            remedy: "drop the flag, or take [stores] out of the file; what else its store needs \
+                     can stay in [stores.default], without type and endpoint"
+                .to_owned(),
         });
         return;
-    }
-    let store = Table::from_iter([
-        ("type".to_owned(), Value::from("s3")),
-        ("endpoint".to_owned(), Value::from(endpoint.as_str())),
-    ]);
+    };
+    store.insert("type".to_owned(), Value::from("s3"));
+    store.insert("endpoint".to_owned(), Value::from(endpoint.as_str()));
     set(
         tree,
         &["stores", DEFAULT_STORE],
         Value::Table(store),
         "--origin",
     );
+}
+
+/// What is set already of the store that `--origin` makes, such as its credentials by a variable;
+/// `None` when other stores are set, or this one is a whole.
+fn implied_store(tree: &Table) -> Option<Table> {
+    let Some(stores) = tree.get("stores") else {
+        return Some(Table::new());
+    };
+    let stores = stores.as_table()?;
+    let store = stores.get(DEFAULT_STORE)?.as_table()?;
+    let is_part = !store.contains_key("type") && !store.contains_key("endpoint");
+    (stores.len() == 1 && is_part).then(|| store.clone())
 }

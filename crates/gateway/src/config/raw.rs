@@ -428,8 +428,12 @@ pub struct RawCache {
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "mode", rename_all = "lowercase")]
 pub enum RawCoherence {
+    /// Not at all: the origin is asked at each read whether it is still so.
+    Strict(RawNoSettings),
     /// As old as `ttl`: then the origin is asked whether it is still so.
     Bounded(RawBounded),
+    /// Not at all, as long as nobody writes but through this one gateway.
+    Exclusive(RawNoSettings),
     /// Objects never change once written.
     Immutable(RawNoSettings),
 }
@@ -444,4 +448,10 @@ pub struct RawBounded {
     /// Time since the last use; no such limit unless given.
     #[schemars(example = &"10m")]
     pub tti: Option<String>,
+    /// How long after that an answer may still be given while the origin is asked.
+    #[schemars(example = &"10s")]
+    pub stale_while_revalidate: Option<String>,
+    /// How long after that an answer may still be given when the origin fails.
+    #[schemars(example = &"5m")]
+    pub stale_if_error: Option<String>,
 }

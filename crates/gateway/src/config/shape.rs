@@ -192,8 +192,46 @@ fn prune_tagged(value: &mut Value, variants: &[Json], at: &str, pruned: &mut Pru
         });
         return Keep::No;
     };
+    let others = variants.iter().filter(|other| *other != variant);
+    let homes: Vec<(&str, &Json)> = others
+        .filter_map(|other| Some((other["properties"][tag]["const"].as_str()?, other)))
+        .collect();
+    table.retain(|key, value| {
+        let known = |shape: &Json| shape["properties"][key].is_object();
+        let home = homes.iter().find(|home| known(home.1));
+        let (false, Some((home, _))) = (known(variant), home) else {
+            return true;
+        };
+        let fault = key_of_another((key, &*value), (tag, *home), variant, at);
+        pruned.faults.push(fault);
+        false
+    });
     prune_table(table, variant, at, pruned);
     Keep::Yes
+}
+
+/// A key that is none of this shape but of another: more than unknown, it can't be kept here.
+fn key_of_another(
+    (key, value): (&str, &Value),
+    (tag, home): (&str, &str),
+    variant: &Json,
+    at: &str,
+) -> Fault {
+    let given = variant["properties"][tag]["const"]
+        .as_str()
+        .unwrap_or_default();
+    // A secret may have been left behind when the type was changed.
+    let value = match value {
+        Value::Table(_) => "{ … }".to_owned(),
+        _ if key.contains("secret") => "…".to_owned(),
+        value => shown(value),
+    };
+    Fault {
+        key: join(at, key),
+        value,
+        allowed: format!("no such key with {tag} = \"{given}\""),
+        remedy: format!("remove it, or choose {tag} = \"{home}\", which it belongs to"),
+    }
 }
 
 fn tag_of(variants: &[Json]) -> (&str, Vec<&str>) {

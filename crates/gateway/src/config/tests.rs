@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 
 use serde_json::Value as Json;
 
-use forebay_cache::Coherence;
+use forebay_cache::{Coherence, StaleUse};
+use forebay_origin::Addressing;
 use forebay_s3::policy::PolicyKind;
 
 use super::{value::MIB, *};
@@ -222,8 +223,8 @@ fn each_fault_names_key_value_and_remedy() {
         (
             "[stores.a]\ntype = \"fs\"\nendpoint = \"x\"",
             "stores.a.endpoint",
-            "…",
-            "unknown key",
+            "\"x\"",
+            "type = \"s3\", which it belongs to",
         ),
         (
             "[stores.a]\ntype = \"s3\"\nendpoint = \"http://x\"\naccess_key = \"AKI\"",
@@ -318,10 +319,38 @@ fn each_fault_names_key_value_and_remedy() {
         ),
         (
             "[[routes]]\nstore = \"default\"\n\
-             layers = [{ type = \"cache\", coherence = { mode = \"strict\" } }]",
+             layers = [{ type = \"cache\", coherence = { mode = \"lax\" } }]",
             "routes[0].layers[0].coherence.mode",
-            "\"strict\"",
+            "\"lax\"",
             "in this version",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             coherence = { mode = \"strict\", stale_if_error = \"5m\" } }]",
+            "routes[0].layers[0].coherence.stale_if_error",
+            "\"5m\"",
+            "mode = \"bounded\", which it belongs to",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             coherence = { mode = \"exclusive\", stale_while_revalidate = \"5s\" } }]",
+            "routes[0].layers[0].coherence.stale_while_revalidate",
+            "\"5s\"",
+            "remove it",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", coherence = { mode = \"immutable\", ttl = \"5s\" } }]",
+            "routes[0].layers[0].coherence.ttl",
+            "\"5s\"",
+            "no such key with mode = \"immutable\"",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             coherence = { mode = \"bounded\", stale_if_error = \"8d\" } }]",
+            "routes[0].layers[0].coherence.stale_if_error",
+            "\"8d\"",
+            "0s to 7d",
         ),
         (
             "[[routes]]\nstore = \"default\"\n\
@@ -582,9 +611,16 @@ fn an_origin_flag_is_a_store_with_a_cache_and_excludes_others() {
     let source = entry(&config, "stores.default.endpoint").source.to_string();
     assert_eq!(source, "--origin");
 
-    sources.file = file("[stores.a]\ntype = \"null\"").file;
-    let faults = Config::load(&sources, &surroundings()).unwrap_err();
-    assert!(faults[0].key.starts_with("--origin"), "{faults:?}");
+    for stores in [
+        "[stores.a]\ntype = \"null\"",
+        "[stores.default]\ntype = \"null\"",
+        "[stores.default]\nendpoint = \"http://127.0.0.1:7\"",
+        "[stores.default]\ncredentials = \"none\"\n[stores.a]\ntype = \"null\"",
+    ] {
+        sources.file = file(stores).file;
+        let faults = Config::load(&sources, &surroundings()).unwrap_err();
+        assert!(faults[0].key.starts_with("--origin"), "{faults:?}");
+    }
 
     sources.file = file("[[routes]]\nstore = \"default\"").file;
     let config = Config::load(&sources, &surroundings()).unwrap();
@@ -592,6 +628,35 @@ fn an_origin_flag_is_a_store_with_a_cache_and_excludes_others() {
         config.routes[0].layers.is_empty(),
         "a route of the file has the layers it names"
     );
+}
+
+#[test]
+fn the_store_of_an_origin_flag_takes_the_rest_from_variables_and_the_file() {
+    let sources = Sources {
+        file: file("[stores.default]\naddressing = \"virtual\"").file,
+        environment: vec![(
+            "FOREBAY_STORES__DEFAULT__CREDENTIALS".to_owned(),
+            "none".to_owned(),
+        )],
+        flags: Flags {
+            origin: Some("https://s3.eu-west-1.amazonaws.com".to_owned()),
+            ..Flags::default()
+        },
+    };
+    let config = Config::load(&sources, &surroundings()).unwrap();
+    let StoreConfig::S3(origin) = &config.stores["default"] else {
+        panic!("{:?}", config.stores)
+    };
+    assert_eq!(origin.credentials, CredentialsConfig::None);
+    assert_eq!(origin.settings.addressing, Addressing::VirtualHost);
+    for (key, source) in [
+        ("credentials", "FOREBAY_STORES__DEFAULT__CREDENTIALS"),
+        ("addressing", "file"),
+        ("endpoint", "--origin"),
+    ] {
+        let entry = entry(&config, &format!("stores.default.{key}"));
+        assert_eq!(entry.source.to_string(), source, "{key}");
+    }
 }
 
 #[test]
@@ -718,13 +783,23 @@ fn coherence_reaches_the_cache() {
         )
     };
     let (ttl, tti) = (Duration::from_secs(5), Some(Duration::from_secs(1)));
-    let bounded = Coherence::Bounded { ttl, tti };
+    let mut stale = StaleUse::default();
+    let bounded = Coherence::Bounded { ttl, tti, stale };
     let text = "{ mode = \"bounded\", ttl = \"5s\", tti = \"1s\" }";
+    assert_eq!(cache(text), (GIB, 64 * 1024, bounded), "off unless set");
+    (stale.while_revalidate, stale.if_error) = (Duration::from_secs(7), Duration::from_mins(9));
+    let text = "{ mode = \"bounded\", ttl = \"5s\", tti = \"1s\", \
+                stale_while_revalidate = \"7s\", stale_if_error = \"9m\" }";
+    let bounded = Coherence::Bounded { ttl, tti, stale };
     assert_eq!(cache(text), (GIB, 64 * 1024, bounded));
-    assert_eq!(
-        cache("{ mode = \"immutable\" }"),
-        (GIB, 64 * 1024, Coherence::Immutable)
-    );
+    for mode in [
+        Coherence::Strict,
+        Coherence::Exclusive,
+        Coherence::Immutable,
+    ] {
+        let text = format!("{{ mode = \"{}\" }}", mode.name());
+        assert_eq!(cache(&text), (GIB, 64 * 1024, mode));
+    }
 }
 
 #[test]

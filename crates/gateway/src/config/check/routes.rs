@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_cache::{CacheSettings, Coherence, Directives, PageBytes};
+use forebay_cache::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
 use super::{
     Findings, MemoryConfig, Rule, Section, Surroundings, Wrong, server::seconds, shown_bytes,
@@ -18,6 +18,10 @@ use crate::config::{
 const CACHE_SHARE_DEFAULT: Percent = Percent(25);
 /// Below this a cache holds less than a few pages.
 const CACHE_BYTES_MIN: u64 = 8 * MIB;
+
+/// How much longer than its ttl something may be used on purpose: a week. Longer than any outage
+/// that nobody mends, and short of forgetting that it is on.
+const STALE_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
 /// What routes are judged by.
 #[derive(Debug, Clone, Copy)]
@@ -244,33 +248,57 @@ fn check_cache_memory(
 fn check_coherence(table: &mut Section<'_, '_>, raw: Option<RawCoherence>) -> Coherence {
     let given = Given::from(raw.is_some());
     match raw.unwrap_or(RawCoherence::Bounded(RawBounded::default())) {
+        RawCoherence::Strict(RawNoSettings {}) => {
+            table.note("mode", "\"strict\"", given);
+            Coherence::Strict
+        }
+        RawCoherence::Exclusive(RawNoSettings {}) => {
+            table.note("mode", "\"exclusive\"", given);
+            Coherence::Exclusive
+        }
         RawCoherence::Immutable(RawNoSettings {}) => {
             table.note("mode", "\"immutable\"", given);
             Coherence::Immutable
         }
-        RawCoherence::Bounded(RawBounded { ttl, tti }) => {
+        RawCoherence::Bounded(raw) => {
             table.note("mode", "\"bounded\"", given);
-            let ttl = table.span("ttl", ttl, seconds(60, 0..=365 * 24 * 3600));
-            let tti = match tti {
-                None => {
-                    table.text("tti", None);
-                    None
-                }
-                Some(tti) => Some(table.span("tti", Some(tti), seconds(600, 0..=365 * 24 * 3600))),
-            };
-            if tti.is_some_and(|tti| tti > ttl) {
-                let wrong = Wrong {
-                    value: tti
-                        .map(|tti| quoted(&Span(tti).to_string()))
-                        .unwrap_or_default(),
-                    allowed: "at most ttl",
-                    remedy: "make tti shorter, or leave it out: ttl already ends before it",
-                };
-                table.fault("tti", wrong);
-            }
-            Coherence::Bounded { ttl, tti }
+            check_bounded(table, raw)
         }
     }
+}
+
+fn check_bounded(table: &mut Section<'_, '_>, raw: RawBounded) -> Coherence {
+    let RawBounded {
+        ttl,
+        tti,
+        stale_while_revalidate,
+        stale_if_error,
+    } = raw;
+    let ttl = table.span("ttl", ttl, seconds(60, 0..=365 * 24 * 3600));
+    let tti = match tti {
+        None => {
+            table.text("tti", None);
+            None
+        }
+        Some(tti) => Some(table.span("tti", Some(tti), seconds(600, 0..=365 * 24 * 3600))),
+    };
+    if tti.is_some_and(|tti| tti > ttl) {
+        let wrong = Wrong {
+            value: tti
+                .map(|tti| quoted(&Span(tti).to_string()))
+                .unwrap_or_default(),
+            allowed: "at most ttl",
+            remedy: "make tti shorter, or leave it out: ttl already ends before it",
+        };
+        table.fault("tti", wrong);
+    }
+    // Off unless given, since it gives a part of ttl's promise away.
+    let off = || seconds(0, 0..=STALE_SECONDS_MAX);
+    let stale = StaleUse {
+        while_revalidate: table.span("stale_while_revalidate", stale_while_revalidate, off()),
+        if_error: table.span("stale_if_error", stale_if_error, off()),
+    };
+    Coherence::Bounded { ttl, tti, stale }
 }
 
 /// All caches and the budget must fit into the machine together.

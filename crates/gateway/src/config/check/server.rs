@@ -357,5 +357,6 @@ fn check_limits(section: &mut Section<'_, '_>, raw: Option<RawLimits>) -> Limits
         ),
         rate_bytes_min: section.size("rate_min", rate_min, rate),
         request_timeout: section.span("request_timeout", request_timeout, request_time),
+        silence_max: usual.silence_max,
     }
 }
