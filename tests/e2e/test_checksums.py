@@ -11,6 +11,8 @@ from harness.expect import refused
 
 CONTENT = b"The quick brown fox jumps over the lazy dog. " * 1000
 ALGORITHMS = ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"]
+# Of newer SDKs, with the bytes of a value.
+NEWER = {"SHA512": 64, "MD5": 16, "XXHASH64": 8, "XXHASH3": 8, "XXHASH128": 16}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -69,7 +71,34 @@ def test_chunked_uploads_store_the_bytes_and_not_the_framing(s3, bucket, wire, f
         assert got["ChecksumCRC32"] == crc
 
 
-def put_chunked(wire, bucket, form, chunks, crc, **damage):
+def newer(algorithm):
+    """The header of a newer algorithm, and a value of its length."""
+    value = base64.b64encode(b"\1" * NEWER[algorithm]).decode()
+    return f"x-amz-checksum-{algorithm.lower()}", value
+
+
+@pytest.mark.targets("fs")
+@pytest.mark.parametrize("algorithm", NEWER)
+def test_a_checksum_newer_than_the_five_is_refused(s3, bucket, wire, algorithm):
+    name, value = newer(algorithm)
+    headers = {name: value, "x-amz-sdk-checksum-algorithm": algorithm}
+    answer = wire.signed("PUT", f"/{bucket}/k", headers=headers, body=CONTENT)
+    assert (answer.status, answer.code) == (400, "InvalidRequest"), answer
+    with refused(404, "NoSuchKey"):
+        s3.get_object(Bucket=bucket, Key="k")
+
+
+@pytest.mark.targets("fs", "origin")
+@pytest.mark.parametrize("algorithm", NEWER)
+def test_a_trailer_newer_than_the_five_is_refused(s3, bucket, wire, algorithm):
+    name, value = newer(algorithm)
+    answer = put_chunked(wire, bucket, "unsigned-trailer", [CONTENT], value, trailer=name)
+    assert (answer.status, answer.code) == (400, "InvalidRequest"), answer
+    with refused(404, "NoSuchKey"):
+        s3.get_object(Bucket=bucket, Key="k")
+
+
+def put_chunked(wire, bucket, form, chunks, crc, trailer="x-amz-checksum-crc32", **damage):
     """Uploads `chunks` to key `k` in one of the three aws-chunked forms."""
     scope = wire.scope()
     headers = {
@@ -78,13 +107,13 @@ def put_chunked(wire, bucket, form, chunks, crc, **damage):
     }
     kind = sigv4.STREAMING
     if form != "signed":
-        headers["x-amz-trailer"] = "x-amz-checksum-crc32"
+        headers["x-amz-trailer"] = trailer
         kind = sigv4.STREAMING_TRAILER
         if form == "unsigned-trailer":
             kind = sigv4.STREAMING_UNSIGNED_TRAILER
     path = f"/{bucket}/k"
     headers = sigv4.sign_headers(scope, "PUT", wire.host, path, (), headers, kind)
-    trailers = {"x-amz-checksum-crc32": crc} if form != "signed" else None
+    trailers = {trailer: crc} if form != "signed" else None
     if form == "unsigned-trailer":
         body = sigv4.unsigned_chunks(chunks, trailers)
     else:

@@ -33,6 +33,8 @@ class Reply:
     # Waited for after the head and the first `hold_after_bytes` of the body.
     hold: threading.Event | None = None
     hold_after_bytes: int = 0
+    # Sent in chunks, so that its length is not known before its end.
+    is_chunked: bool = False
 
 
 def object_reply(content, etag='"stub"', **more):
@@ -127,13 +129,16 @@ class StubOrigin:
     @staticmethod
     def _write(handler, reply, method):
         handler.send_response(reply.status)
-        headers = {"content-length": str(len(reply.body))} | reply.headers
+        framing = {"content-length": str(len(reply.body))}
+        if reply.is_chunked:
+            framing = {"transfer-encoding": "chunked"}
+        headers = framing | reply.headers
         for name, value in headers.items():
             handler.send_header(name, value)
         handler.end_headers()
         body = b"" if method == "HEAD" or reply.status in (204, 304) else reply.body
         if reply.hold:
-            handler.wfile.write(body[: reply.hold_after_bytes])
+            handler.wfile.write(framed(reply, body[: reply.hold_after_bytes]))
             handler.wfile.flush()
             reply.hold.wait(30)
             body = body[reply.hold_after_bytes :]
@@ -146,4 +151,10 @@ class StubOrigin:
             handler.connection.shutdown(socket.SHUT_RDWR)
             handler.close_connection = True
             return
-        handler.wfile.write(body)
+        end = b"0\r\n\r\n" if reply.is_chunked else b""
+        handler.wfile.write(framed(reply, body) + end)
+
+
+def framed(reply, data):
+    """Bytes of a body as they are sent."""
+    return b"%x\r\n%s\r\n" % (len(data), data) if reply.is_chunked and data else data

@@ -72,6 +72,9 @@ pub(crate) struct SourceArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Stand in front of this S3 service, with credentials from the AWS environment or profile.
+    ///
+    /// What else its store needs comes from `FOREBAY_STORES__DEFAULT__…` variables:
+    /// `FOREBAY_STORES__DEFAULT__CREDENTIALS=none` for public buckets, where nothing is signed.
     #[arg(long, value_name = "URL")]
     pub(crate) origin: Option<String>,
     /// Directory of the objects (without --origin) and of the root credentials.

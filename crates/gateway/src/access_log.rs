@@ -231,6 +231,10 @@ impl Draft {
         }
     }
 
+    pub(crate) fn turns_out(&mut self, cache: Option<CacheStatus>) {
+        self.0.cache = cache;
+    }
+
     pub(crate) fn has_sent(&mut self, sent_bytes: u64) {
         self.0.sent_bytes = sent_bytes;
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! begin ─▶ limits ─▶ classify ─▶ authenticate ─▶ authorize ─▶ take the body in ─▶ route ─▶ store
 //!                                                                                            │
-//! end ◀─ meter, access log ◀─ body leaves ◀─ respond ◀────────────────────────────────────────┘
+//! end ◀─ meter, access log ◀─ body leaves ◀─ respond ◀─ (late answer) ◀───────────────────────┘
 //! ```
 //!
 //! Each step is a module that says why it is there; none knows the others. A step that refuses
@@ -18,6 +18,7 @@ mod authorize;
 mod delete_objects;
 mod exchange;
 mod headers;
+mod late_answer;
 mod limits;
 mod post_object;
 mod respond;
@@ -98,19 +99,23 @@ async fn answer(
         Box::pin(take_in(exchange, head, operation, proof, body)).await?
     };
 
-    // The first route for the bucket answers.
+    // The first route for the bucket answers; of what may take minutes, the head leaves first.
+    if late_answer::may_be_late(request.operation.name()) {
+        return Box::pin(late_answer::call(exchange, request)).await;
+    }
     call(&connection, request).await
 }
 
-/// Makes the request that stores see, with the body that came.
+/// Makes the request that stores see, with the body that came. (An exchange may hold a future, so
+/// a shared reference to it could not cross threads.)
 async fn take_in(
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     mut head: Parts,
     operation: Operation,
     mut proof: Proof,
     unread: Unread,
 ) -> Result<Request, Error> {
-    let connection = exchange.connection();
+    let connection = &Arc::clone(exchange.connection());
     let (name, signer) = (operation.name(), proof.chunk_signer.take());
     let mut body = upload::take(unread, &mut head, name, proof.payload, signer, connection).await?;
     if let Operation::DeleteObjects(bucket) = &operation {

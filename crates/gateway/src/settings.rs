@@ -91,6 +91,9 @@ pub struct Limits {
     /// From a request's headers to its answer's: 503. A body adds the time that it takes at the
     /// slowest pace.
     pub request_timeout: Duration,
+    /// Silence of a store that works on what S3 itself answers late (a completed upload, a copy):
+    /// the head of the answer leaves, and white space each time that it has passed again.
+    pub silence_max: Duration,
 }
 
 /// Most bytes that one HTTP/1 connection reads ahead, and so the size of a body's pieces.
@@ -114,6 +117,10 @@ impl Default for Limits {
             stall_timeout: Duration::from_secs(30),
             rate_bytes_min: 256,
             request_timeout: Duration::from_mins(5),
+            // Long enough that almost every answer still has its own status and headers, and short
+            // beside what clients wait for a byte: 60 s (botocore 1.43), and 20 s at less than a
+            // byte a second (stalled stream protection of the SDK for Rust).
+            silence_max: Duration::from_secs(5),
         }
     }
 }

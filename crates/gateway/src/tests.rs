@@ -3,6 +3,7 @@
 mod admission;
 mod answers;
 mod harness;
+mod late_answers;
 mod life;
 mod patience;
 mod payloads;

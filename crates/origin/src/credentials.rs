@@ -56,7 +56,8 @@ pub enum CredentialsError {
     /// None of the places has any.
     #[error(
         "no credentials for the origin: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a \
-         profile, or set the credentials to anonymous"
+         profile, or write credentials = \"none\" for a public bucket (with --origin: \
+         FOREBAY_STORES__DEFAULT__CREDENTIALS=none)"
     )]
     None,
     /// Half a pair.
@@ -96,7 +97,9 @@ pub enum CredentialsError {
     /// A service that gives credentials did not.
     #[error(
         "no credentials from the AWS provider chain: set AWS_ACCESS_KEY_ID and \
-         AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws, or keys in the config"
+         AWS_SECRET_ACCESS_KEY, or a profile in ~/.aws, or keys in the config, or write \
+         credentials = \"none\" for a public bucket (with --origin: \
+         FOREBAY_STORES__DEFAULT__CREDENTIALS=none)"
     )]
     Service(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -125,14 +125,20 @@ fn write_route(text: &mut String, config: &Config, route: &RouteConfig) -> fmt::
     writeln!(text, "  buckets  {buckets} -> {} = {store}", route.store)?;
     for LayerConfig::Cache(cache) in &route.layers {
         let coherence = match cache.coherence {
-            Coherence::Bounded { ttl, tti: None } => format!("ttl {}", Span(ttl)),
-            Coherence::Bounded {
-                ttl,
-                tti: Some(tti),
-            } => {
-                format!("ttl {}, tti {}", Span(ttl), Span(tti))
+            Coherence::Bounded { ttl, tti, stale } => {
+                let after = [
+                    ("tti", tti.unwrap_or_default()),
+                    ("stale while revalidated", stale.while_revalidate),
+                    ("stale on errors", stale.if_error),
+                ];
+                let after = after.into_iter().filter(|(_, span)| !span.is_zero());
+                after.fold(format!("ttl {}", Span(ttl)), |text, (name, span)| {
+                    format!("{text}, {name} {}", Span(span))
+                })
             }
-            Coherence::Immutable => "immutable".to_owned(),
+            mode @ (Coherence::Strict | Coherence::Exclusive | Coherence::Immutable) => {
+                mode.name().to_owned()
+            }
         };
         let memory = ByteSize(cache.capacity_bytes / MIB * MIB);
         let page = ByteSize(cache.page_bytes.get());

@@ -23,6 +23,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::late_answer::{self, LateAnswer, Next};
 use crate::{access_log::Draft, server::Connection, settings::PUT_BYTES_MAX};
 
 /// A request under way.
@@ -36,6 +37,8 @@ pub(crate) struct Exchange {
     operation: OperationName,
     ending: Ending,
     cache: Option<CacheStatus>,
+    /// What the store is working on although the answer's head has left.
+    late: Option<Box<LateAnswer>>,
     /// Only when there is an access log.
     draft: Option<Box<Draft>>,
 }
@@ -71,6 +74,7 @@ impl Exchange {
             operation: OperationName::UnknownRead,
             ending: Ending::Unanswered,
             cache: None,
+            late: None,
             draft,
             connection,
         }
@@ -141,6 +145,20 @@ impl Exchange {
             draft.is_answered(turn_around, headers, cache);
         }
     }
+
+    /// Leaves the rest of an answer to its body.
+    pub(super) fn answers_late(&mut self, answer: LateAnswer) {
+        self.late = Some(Box::new(answer));
+    }
+
+    /// Tells what a late answer was in the end, whatever its head said.
+    pub(super) fn turns_out(&mut self, status: StatusCode, cache: Option<CacheStatus>) {
+        self.ending = Ending::Leaving(status);
+        self.cache = cache;
+        if let Some(draft) = &mut self.draft {
+            draft.turns_out(cache);
+        }
+    }
 }
 
 impl Drop for Exchange {
@@ -197,7 +215,7 @@ impl Sending {
             }
             Ending::Unanswered | Ending::Left(_) => false,
         };
-        let expected_bytes = body.length();
+        let expected_bytes = body.length().filter(|_| exchange.late.is_none());
         Self {
             body,
             exchange,
@@ -205,6 +223,19 @@ impl Sending {
             sent_bytes: 0,
             is_ended,
             is_offered: false,
+        }
+    }
+
+    /// What comes of a late answer before its document; `None` once that is the body.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Option<Poll<Bytes>> {
+        match self.exchange.late.as_mut()?.poll(cx) {
+            Poll::Pending => Some(Poll::Pending),
+            Poll::Ready(Next::Wait(bytes)) => Some(Poll::Ready(bytes)),
+            Poll::Ready(Next::Outcome(result)) => {
+                self.exchange.late = None;
+                self.body = late_answer::conclude(&mut self.exchange, result);
+                None
+            }
         }
     }
 
@@ -233,13 +264,16 @@ impl HttpBody for Sending {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = self.get_mut();
         this.is_taken();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        let frame = match this.poll_late(cx) {
+            Some(late) => late.map(|bytes| Some(Ok(Frame::data(bytes)))),
+            None => Pin::new(&mut this.body).poll_frame(cx),
+        };
         match &frame {
             Poll::Pending => {}
             Poll::Ready(None) => this.is_ended = true,
             Poll::Ready(Some(Ok(frame))) => {
                 this.sent_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-                if !this.body.is_end_stream() {
+                if !this.is_end_stream() {
                     this.offer();
                 }
             }
@@ -252,11 +286,14 @@ impl HttpBody for Sending {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.exchange.late.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self.exchange.late {
+            None => self.body.size_hint(),
+            Some(_) => SizeHint::default(),
+        }
     }
 }
 
@@ -268,9 +305,13 @@ impl Drop for Sending {
             .shard
             .response_body_bytes
             .fetch_add(self.sent_bytes, Relaxed);
-        let is_whole = self.is_ended
-            || self.body.is_end_stream()
-            || self.expected_bytes == Some(self.sent_bytes);
+        let is_whole =
+            self.is_ended || self.is_end_stream() || self.expected_bytes == Some(self.sent_bytes);
+        // The call ends before the request is counted as ended.
+        if self.exchange.late.take().is_some() {
+            // The head said 200, but nothing is known.
+            self.exchange.ending = Ending::Unanswered;
+        }
         if let Ending::Leaving(status) = self.exchange.ending
             && is_whole
         {

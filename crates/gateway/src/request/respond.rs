@@ -123,7 +123,7 @@ fn told(error: Error) -> (Box<Refusal>, Option<Duration>) {
 
 /// The answer for an error.
 #[cold]
-fn failed(exchange: &mut Exchange, error: Error) -> Response {
+pub(super) fn failed(exchange: &mut Exchange, error: Error) -> Response {
     log(exchange, &error);
     let (refusal, retry_after) = told(error);
     let Refusal {

@@ -7,9 +7,9 @@ use tokio::sync::Semaphore;
 use super::harness::{Ask, Client, Edge, settings};
 use crate::{Drained, Gateway, Parts, StartError, routes::Routes};
 
-const LONG: Duration = Duration::from_secs(20);
+pub(super) const LONG: Duration = Duration::from_secs(20);
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -17,7 +17,7 @@ use forebay_s3::{
     operation::OperationName,
     sigv4::{Credentials, SecretKey},
 };
-use forebay_store::{Body, Clock, Error, Query, Request, Response, Store, contract};
+use forebay_store::{Body, Clock, Error, Request, Response, Store, contract};
 use forebay_telemetry::origin::OriginMetrics;
 use http::{Method, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -66,8 +66,7 @@ async fn check(server: &Server, protocol: Protocol, payload_signing: PayloadSign
 }
 
 /// An origin store that makes up for what a caller in this process can do and a client of S3
-/// cannot: ask by the name of an operation alone, send a body of unknown length, and learn the
-/// code of a failed HEAD.
+/// cannot: send a body of unknown length, and learn the code of a failed HEAD.
 #[derive(Debug)]
 struct OverHttp(OriginStore);
 
@@ -78,28 +77,12 @@ impl Store for OverHttp {
             request.body = measured(request.body).await;
         }
         let operation = request.operation.name();
-        if let Some(sub_resource) = sub_resource_of(operation)
-            && request.query.is_empty()
-        {
-            request.query = Query::new(sub_resource);
-        }
         let is_head = request.method == Method::HEAD;
         let mut response = self.0.call(request).await?;
         if is_head && let Some(code) = code_of_head(operation, response.status) {
             response.body = Body::from(format!("<Error><Code>{code}</Code></Error>"));
         }
         Ok(response)
-    }
-}
-
-/// What names an operation on the wire, where the suite names it by its type only.
-fn sub_resource_of(operation: OperationName) -> Option<&'static str> {
-    match operation {
-        OperationName::GetBucketLocation => Some("location"),
-        OperationName::GetBucketVersioning => Some("versioning"),
-        OperationName::GetBucketAcl => Some("acl"),
-        OperationName::GetBucketWebsite => Some("website"),
-        _ => None,
     }
 }
 

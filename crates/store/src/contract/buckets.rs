@@ -63,17 +63,21 @@ async fn buckets_are_listed_by_name(store: &dyn Store) {
 async fn settings_of_a_plain_bucket_are_told(store: &dyn Store) {
     let name = "contract-bucket-settings";
     create_bucket(name).expect(200, store).await;
-    let ask = |operation| other(Method::GET, operation, Target::Bucket(bucket_name(name)));
-    let location = ask(OperationName::GetBucketLocation)
-        .expect(200, store)
-        .await;
+    // The sub-resource names the operation on the wire; without it, it is a listing.
+    let ask = |operation, sub_resource| {
+        other(Method::GET, operation, Target::Bucket(bucket_name(name))).query(sub_resource, "")
+    };
+    let location = ask(OperationName::GetBucketLocation, "location");
+    let location = location.expect(200, store).await;
     assert!(location.text().contains("LocationConstraint"));
-    let versioning = ask(OperationName::GetBucketVersioning)
-        .expect(200, store)
-        .await;
+    let versioning = ask(OperationName::GetBucketVersioning, "versioning");
+    let versioning = versioning.expect(200, store).await;
     assert_eq!(versioning.element("Status"), "");
-    let acl = ask(OperationName::GetBucketAcl).expect(200, store).await;
-    assert_eq!(acl.element("Permission"), "FULL_CONTROL");
-    let website = ask(OperationName::GetBucketWebsite).refusal(store).await;
-    assert_eq!(website, "NotImplemented");
+    let acl = ask(OperationName::GetBucketAcl, "acl");
+    assert_eq!(
+        acl.expect(200, store).await.element("Permission"),
+        "FULL_CONTROL"
+    );
+    let website = ask(OperationName::GetBucketWebsite, "website");
+    assert_eq!(website.refusal(store).await, "NotImplemented");
 }
