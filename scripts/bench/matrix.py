@@ -13,17 +13,29 @@ from harness import servers
 from . import figures, peers
 
 NAME = "matrix"
-# Workload → what of the command line is its own. varnish makes a GET of a HEAD, which the origin
-# then refuses, since the method is signed; and writes are not its job.
+READERS = ("forebay", "versitygw proxy", "varnish", "nginx", "versitygw")
+# varnish makes a GET of a HEAD, which the origin then refuses, since the method is signed.
+WRITERS = ("forebay", "versitygw proxy", "nginx", "versitygw")
+TIMED = ["--duration", "{seconds}s", "--concurrency", "16"]
+# Workload → what of the command line is its own, and whom it measures.
 WORKLOADS = {
-    "get": (["get", "--size", "{sizes}", "--objects", "{objects}"], ()),
-    "hot": (["hot", "--size", "{sizes}", "--objects", "{objects}"], ()),
-    "head": (["head", "--size", "1KiB", "--objects", "{objects}"], ("varnish",)),
-    "list": (["list", "--size", "1KiB", "--objects", "{objects}"], ("varnish",)),
-    "put": (["put", "--size", "{sizes}"], ("varnish",)),
+    "get": (["get", "--size", "{sizes}", "--objects", "{objects}", *TIMED], READERS),
+    "hot": (["hot", "--size", "{sizes}", "--objects", "{objects}", *TIMED], READERS),
+    "head": (["head", "--size", "1KiB", "--objects", "{objects}", *TIMED], WRITERS),
+    "list": (["list", "--size", "1KiB", "--objects", "{objects}", *TIMED], WRITERS),
+    "put": (["put", "--size", "{sizes}", *TIMED], WRITERS),
+    "clients": (
+        ["clients", "--clients", "10,100,1000", "--of", "get", "--size", "1KiB",
+         "--objects", "{objects}", "--duration", "{seconds}s"],
+        READERS,
+    ),
+    "tier": (
+        ["tier", "--size", "1KiB,10KiB,100KiB,1MiB", "--runs", "{runs}"],
+        ("forebay", "versitygw", "redis"),
+    ),
 }
-WHOLE = {"sizes": "1KiB,10KiB,100KiB,1MiB", "objects": "250", "seconds": 1.0}
-SMOKE = {"sizes": "1KiB,100KiB", "objects": "20", "seconds": 0.2}
+WHOLE = {"sizes": "1KiB,10KiB,100KiB,1MiB", "objects": "250", "seconds": 1.0, "runs": 100}
+SMOKE = {"sizes": "1KiB,100KiB", "objects": "20", "seconds": 0.2, "runs": 3}
 CONFIG = """
 [stores.origin]
 type = "s3"
@@ -36,10 +48,11 @@ layers = [{{ type = "cache", memory = "1GiB" }}]
 
 
 def _contenders(directory, with_forebay):
-    """Label → server, what stands before the origin first; the origin is last."""
+    """Label → server, the origin among them."""
     origin = servers.start_versitygw(directory)
     started = {"versitygw": origin}
     try:
+        started["redis"] = peers.redis(directory)
         started["nginx"] = peers.nginx_cache(directory, origin.port)
         started["varnish"] = peers.varnish_signed(directory, origin.port)
         started["versitygw proxy"] = peers.versitygw_proxy(directory, origin)
@@ -50,7 +63,7 @@ def _contenders(directory, with_forebay):
     except BaseException:
         _stop(started)
         raise
-    return dict(reversed(started.items()))
+    return started
 
 
 def _stop(started):
@@ -59,18 +72,20 @@ def _stop(started):
 
 
 def _command(name, contenders, scale, options, out):
-    words, left_out = WORKLOADS[name]
+    words, labels = WORKLOADS[name]
     command = ["forebay", "bench", "run"]
     command += [word.format(**scale) for word in words]
-    for label, server in contenders.items():
-        if label not in left_out:
+    for label in labels:
+        server = contenders.get(label)
+        if label == "redis":
+            command += ["--endpoint", f"redis=redis://127.0.0.1:{server.port}"]
+        elif server is not None:
             command += ["--endpoint", f"{label}=http://127.0.0.1:{server.port}"]
             credentials = getattr(server, "credentials", servers.ORIGIN_ROOT)
             command += ["--credentials", f"{label}={credentials.access_key}:{credentials.secret_key}"]
     origin = contenders["versitygw"]
     command += ["--prepare-at", f"versitygw={origin.url}", "--create-bucket"]
-    command += ["--duration", f"{scale['seconds']}s", "--rounds", str(options.rounds)]
-    return [*command, "--concurrency", "16", "--out", out.name]
+    return [*command, "--rounds", str(options.rounds), "--out", out.name]
 
 
 def _forebay(command, directory, **options):

@@ -168,6 +168,18 @@ def versitygw_proxy(directory, origin):
     return Peer("versitygw-proxy", command, port, home)
 
 
+def redis(directory):
+    """Redis with all of it in memory and nothing on a disk."""
+    port = free_port()
+    home = Path(directory) / "redis"
+    home.mkdir(parents=True, exist_ok=True)
+    command = [
+        "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", home,
+        "--save", "", "--appendonly", "no",
+    ]
+    return Peer("redis", command, port, home)
+
+
 def varnish(directory, origin_port, core=None):
     """varnish with all of it in memory, for good."""
     return _varnish(directory, origin_port, "malloc,512m", "", core)
