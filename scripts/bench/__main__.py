@@ -9,10 +9,10 @@ from pathlib import Path
 
 from harness import servers
 
-from . import cold_read, figures, hit_path, machine, matrix, memory, pass_through
+from . import client, cold_read, figures, hit_path, machine, matrix, memory, pass_through
 from .peers import S3LOAD
 
-TABLES = {table.NAME: table for table in (hit_path, pass_through, memory, cold_read, matrix)}
+TABLES = {table.NAME: table for table in (hit_path, pass_through, memory, cold_read, matrix, client)}
 
 
 def parse_arguments():

@@ -48,7 +48,7 @@ def _start_forebay(directory):
     return gateway
 
 
-def _contenders(directory, with_forebay):
+def contenders(directory, with_forebay):
     """Name → (process, url prefix, headers of a request for a path)."""
     root = directory / "www" / "hits"
     root.mkdir(parents=True)
@@ -59,7 +59,7 @@ def _contenders(directory, with_forebay):
     open_files = peers.nginx_open_files(directory, root.parent, SERVER_CORE)
     varnish = peers.varnish(directory, nginx.port, SERVER_CORE)
     started = [nginx, open_files, varnish]
-    contenders = {
+    ways = {
         "nginx": (nginx, lambda _: {}),
         "nginx, files open": (open_files, lambda _: {}),
         "varnish": (varnish, lambda _: {}),
@@ -73,11 +73,11 @@ def _contenders(directory, with_forebay):
             headers = sigv4.sign_headers(wire.scope(), "GET", wire.host, path)
             return {name: text for name, text in headers.items() if name != "host"}
 
-        contenders = {
+        ways = {
             "forebay": (gateway, lambda _: {}),
             "forebay signed": (gateway, signed),
-        } | contenders
-    return started, contenders
+        } | ways
+    return started, ways
 
 
 def _measure(server, headers, size, seconds):
@@ -94,16 +94,16 @@ def _measure(server, headers, size, seconds):
 
 def run(directory, options):
     """Measures all sizes and publishes the table."""
-    started, contenders = _contenders(Path(directory), options.forebay)
+    started, ways = contenders(Path(directory), options.forebay)
     rounds = {size: [] for size in SIZES}
     try:
         for size in SIZES:
-            for server, headers in contenders.values():
+            for server, headers in ways.values():
                 _measure(server, headers, size, 1)
             for _ in range(options.rounds):
                 rounds[size].append({
                     name: _measure(server, headers, size, options.seconds)
-                    for name, (server, headers) in contenders.items()
+                    for name, (server, headers) in ways.items()
                 })
     finally:
         for server in reversed(started):
@@ -117,15 +117,15 @@ def run(directory, options):
                     measure: figures.spread([one[name][measure] for one in rounds[size]])
                     for measure in MEASURES
                 }
-                for name in contenders
+                for name in ways
             }
             for size in SIZES
         },
         "ratios": {
             str(size): {
                 f"{ours} / {theirs}": figures.ratio(rounds[size], ours, theirs, "per_second")
-                for ours in contenders if ours.startswith("forebay")
-                for theirs in contenders if not theirs.startswith("forebay")
+                for ours in ways if ours.startswith("forebay")
+                for theirs in ways if not theirs.startswith("forebay")
             }
             for size in SIZES
         },
@@ -134,8 +134,8 @@ def run(directory, options):
                 f"{ours} / {theirs}": figures.ratio(
                     rounds[size], ours, theirs, "cpu_us_per_request"
                 )
-                for ours in contenders if ours.startswith("forebay")
-                for theirs in contenders if not theirs.startswith("forebay")
+                for ours in ways if ours.startswith("forebay")
+                for theirs in ways if not theirs.startswith("forebay")
             }
             for size in SIZES
         },
