@@ -48,7 +48,7 @@ bench:
 bench-smoke:
 	scripts/setup bench
 	cargo build -p forebay
-	FOREBAY_BIN=target/debug/forebay PYTHONPATH=scripts:tests $(PYTHON) -m bench --smoke
+	FOREBAY_BIN=$(CURDIR)/target/debug/forebay PYTHONPATH=scripts:tests $(PYTHON) -m bench --smoke
 
 fmt:
 	cargo fmt --all
