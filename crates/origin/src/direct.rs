@@ -45,6 +45,15 @@ pub(crate) struct DirectBody {
     /// Bytes that are still to be read from the stream.
     unread_bytes: u64,
     buffer: BytesMut,
+    framing: Framing,
+}
+
+/// Whether what hyper had read fits the length of the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Sound,
+    /// More had come than the body has: nobody can say what it is the beginning of.
+    Surplus,
 }
 
 impl DirectBody {
@@ -63,9 +72,11 @@ impl DirectBody {
         // First what hyper had handed over, then what it had read and not yet handed over.
         let mut read_ahead = handed_over(incoming);
         read_ahead.push_back(parts.read_buf);
-        let mut unread_bytes = length;
+        let (mut unread_bytes, mut framing) = (length, Framing::Sound);
         for piece in &mut read_ahead {
-            // More than the length belongs to no answer: the connection's end will show that.
+            if piece.len() as u64 > unread_bytes {
+                framing = Framing::Surplus;
+            }
             piece.truncate(usize::try_from(unread_bytes).unwrap_or(usize::MAX));
             unread_bytes -= piece.len() as u64;
         }
@@ -75,6 +86,7 @@ impl DirectBody {
             read_ahead,
             unread_bytes,
             buffer: BytesMut::new(),
+            framing,
         })
     }
 
@@ -112,9 +124,12 @@ impl DirectBody {
         self.unread_bytes + ahead_bytes as u64
     }
 
-    /// The connection, whose answer has been read to its end.
-    pub(crate) fn into_stream(self) -> Stream {
-        self.stream
+    /// The connection, whose answer has been read to its end, if another can follow.
+    pub(crate) fn into_stream(self) -> Option<Stream> {
+        match self.framing {
+            Framing::Sound => Some(self.stream),
+            Framing::Surplus => None,
+        }
     }
 }
 

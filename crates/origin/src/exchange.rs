@@ -327,7 +327,11 @@ impl AnswerBody {
         };
         match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Http(_) | Source::Ended | Source::Direct(_, After::Closed) => {}
-            Source::Direct(direct, After::Kept) => lease.resume(direct.into_stream()),
+            Source::Direct(direct, After::Kept) => {
+                if let Some(stream) = direct.into_stream() {
+                    lease.resume(stream);
+                }
+            }
         }
         let is_idle = match &mut lease.wire {
             Wire::Http1(http1) => http1.is_idle(cx),

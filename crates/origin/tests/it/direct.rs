@@ -140,3 +140,25 @@ async fn a_long_body_that_nobody_reads_to_its_end_closes_its_connection() {
     get("bucket", "k").expect(200, &store).await;
     assert_eq!(origin.connections(), 2);
 }
+
+/// Goal: bytes that follow a long body unasked are never taken for the next answer.
+/// Method: the origin sends a second answer behind the first; on a new connection, the right one.
+#[tokio::test]
+async fn what_follows_a_long_body_unasked_answers_nothing() {
+    let origin = Scripted::new(|number, mut peer| async move {
+        peer.request().await;
+        if number == 0 {
+            let mut answers = ok(&pattern(LONG_BYTES));
+            answers.extend_from_slice(&ok(b"wrong"));
+            peer.write(answers).await;
+            peer.request().await;
+        } else {
+            peer.write(ok(b"right")).await;
+        }
+    })
+    .await;
+    let store = origin.store();
+    get("bucket", "k").expect(200, &store).await;
+    let next = get("bucket", "k").expect(200, &store).await;
+    assert_eq!((next.text().as_ref(), origin.connections()), ("right", 2));
+}
