@@ -158,7 +158,8 @@ async fn what_follows_a_long_body_unasked_answers_nothing() {
     })
     .await;
     let store = origin.store();
-    get("bucket", "k").expect(200, &store).await;
+    let first = get("bucket", "k").expect(200, &store).await;
+    assert!(first.body[..] == pattern(LONG_BYTES)[..]);
     let next = get("bucket", "k").expect(200, &store).await;
     assert_eq!((next.text().as_ref(), origin.connections()), ("right", 2));
 }
