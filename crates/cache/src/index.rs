@@ -54,7 +54,6 @@ pub(crate) struct Index {
     /// Shards make room in turns.
     next_to_evict: AtomicUsize,
     capacity_bytes: u64,
-    page_bytes: PageBytes,
     metrics: CacheMetrics,
 }
 
@@ -121,7 +120,6 @@ impl Index {
             used_bytes: AtomicU64::new(0),
             next_to_evict: AtomicUsize::new(0),
             capacity_bytes,
-            page_bytes,
             metrics,
         }
     }
@@ -306,10 +304,11 @@ impl Index {
     }
 
     fn forget_pages(&self, version: &Version) {
-        if version.size_bytes <= self.page_bytes.get() {
+        let page_bytes = version.policy.page_bytes.get();
+        if version.size_bytes <= page_bytes {
             return;
         }
-        let page_count = version.size_bytes.div_ceil(self.page_bytes.get());
+        let page_count = version.size_bytes.div_ceil(page_bytes);
         for page_index in 0..page_count.min(FORGOTTEN_PAGES_MAX) {
             let hash = self.page_hash(version.vid, page_index);
             let removed = self

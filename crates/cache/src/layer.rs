@@ -14,11 +14,11 @@ use crate::{
     epochs::Stamp,
     fill::{Attachment, Fill, Purpose},
     fills::{Fills, Joined},
-    freshness::{self, Ages, Freshness},
     index::Index,
+    policy::{Keep, Policies},
     pump,
     revalidate::Revalidations,
-    settings::{CacheSettings, Coherence},
+    settings::CacheSettings,
     version::{self, Asked, Told, Version},
 };
 
@@ -34,6 +34,7 @@ const STILL_SENT_DIVISOR: u64 = 8;
 pub(crate) struct Layer {
     pub inner: Arc<dyn Store>,
     pub settings: CacheSettings,
+    pub policies: Policies,
     pub index: Index,
     pub fills: Fills,
     pub revalidations: Revalidations,
@@ -60,12 +61,13 @@ impl Layer {
             Arena::on_heap(arena_bytes)
         });
         let index = Index::new(capacity_bytes, settings.page_bytes, metrics.clone());
+        let policies = Policies::new(&settings);
         let start = clock.now();
-        metrics.staleness.set_mode(settings.coherence.name());
         let fills = Fills::default();
         Self {
             inner,
             settings,
+            policies,
             index,
             fills,
             revalidations: Revalidations::default(),
@@ -88,21 +90,19 @@ impl Layer {
         i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a version of these ages may answer.
-    pub(crate) fn judge(&self, ages: Ages) -> Freshness {
-        freshness::judge(self.settings.coherence, ages)
-    }
-
-    /// Whether a version may answer now.
-    pub(crate) fn freshness(&self, version: &Version, now_ms: i64) -> Freshness {
-        self.judge(version.ages(now_ms))
+    /// Stores a record that has no page, if its policy lets it be kept.
+    pub(crate) fn keep_record(&self, version: &Arc<Version>) {
+        if version.policy.keep != Keep::No {
+            self.index.put_version(Arc::clone(version), self.now_ms());
+        }
     }
 
     /// What to note before the origin is asked; `stamp` was taken before.
     pub(crate) fn asked(&self, object: &ObjectId, stamp: Stamp) -> Asked {
-        let doubt_until_ms = match self.settings.coherence {
-            Coherence::Exclusive => self.doubts.until_ms(object),
-            Coherence::Strict | Coherence::Bounded { .. } | Coherence::Immutable => i64::MIN,
+        let doubt_until_ms = if self.policies.has_exclusive() {
+            self.doubts.until_ms(object)
+        } else {
+            i64::MIN
         };
         Asked {
             stamp,
@@ -138,7 +138,7 @@ impl Layer {
         end: u64,
         now_ms: i64,
     ) -> Option<Bytes> {
-        let page_bytes = self.settings.page_bytes;
+        let page_bytes = version.policy.page_bytes;
         let page = version.page.clone().or_else(|| {
             if version.size_bytes <= page_bytes.get() {
                 // The only page is part of the record: of one that a fill has stored since.
@@ -190,7 +190,7 @@ impl Layer {
 
     /// Whether all pages of a range are here.
     pub(crate) fn has_pages(&self, version: &Version, range: &Range<u64>) -> bool {
-        let page = |offset| self.settings.page_bytes.index_of(offset);
+        let page = |offset| version.policy.page_bytes.index_of(offset);
         version.page.is_some()
             || range.is_empty()
             || (page(range.start)..=page(range.end - 1))
@@ -233,7 +233,7 @@ impl Layer {
 
     /// The missing pages from that of `position` on, as bytes.
     fn missing(&self, version: &Version, position: u64, end: u64) -> Range<u64> {
-        let page_bytes = self.settings.page_bytes;
+        let page_bytes = version.policy.page_bytes;
         let start = page_bytes.floor(position);
         let extent_end = start + EXTENT_BYTES_MAX.max(page_bytes.get());
         let end_max = page_bytes.ceil(end).min(version.size_bytes).min(extent_end);

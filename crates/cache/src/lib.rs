@@ -10,7 +10,7 @@
 //!
 //! | module | step |
 //! |---|---|
-//! | `plan` | what is asked for; or that the cache is not for it |
+//! | `plan`, `policy` | what is asked for, and the rules for it; or that the cache is not for it |
 //! | `read` | a hit, or: learn what version there is, collect its bytes |
 //! | `freshness` | may the stored record answer (pure) |
 //! | `answer` | status and headers for this client (pure) |
@@ -33,6 +33,7 @@ mod headers;
 mod index;
 mod layer;
 mod plan;
+mod policy;
 mod pump;
 mod read;
 mod reader;
@@ -50,6 +51,7 @@ use forebay_s3::operation::Operation;
 use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
+pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
 use layer::Layer;

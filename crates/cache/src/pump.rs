@@ -26,6 +26,7 @@ use crate::{
     index::Stored,
     layer::Layer,
     plan::Method,
+    policy::Keep,
     version::{self, Asked, Learned, Told, Version},
 };
 
@@ -105,7 +106,7 @@ fn learned(
     answer: &Result<Response, Error>,
 ) -> Option<Learned> {
     let response = answer.as_ref().ok()?;
-    version::learn(Method::Get, &fill.object, asked, response, &layer.settings)
+    version::learn(Method::Get, &fill.object, asked, response, &layer.policies)
 }
 
 /// Judges the answer to a fill that wants to know the version.
@@ -181,21 +182,26 @@ fn begin(
     covers: Range<u64>,
     body: Body,
 ) -> (Body, Option<Arc<Deposit>>) {
-    let page_bytes = layer.settings.page_bytes;
+    let page_bytes = version.policy.page_bytes;
     let shape = if version.size_bytes <= page_bytes.get() {
         Shape::OnePage
     } else {
         Shape::ManyPages
     };
     let in_flight_bytes = (covers.end - covers.start).min(AHEAD_BYTES_MAX + 2 * page_bytes.get());
-    let room = layer.budget.try_reserve(in_flight_bytes);
+    let may_keep = version.policy.keep != Keep::No;
+    let room = may_keep
+        .then(|| layer.budget.try_reserve(in_flight_bytes))
+        .flatten();
     let flow = if room.is_some() {
         Flow {
             ahead_bytes_max: AHEAD_BYTES_MAX,
             page_bytes: Some(page_bytes),
         }
     } else {
-        layer.metrics.fills_unbudgeted.inc();
+        if may_keep {
+            layer.metrics.fills_unbudgeted.inc();
+        }
         Flow {
             ahead_bytes_max: UNBUDGETED_AHEAD_BYTES_MAX,
             page_bytes: None,
@@ -348,7 +354,7 @@ fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
     match deposit.shape {
         Shape::OnePage => index.put_version_in(room, Arc::new(version.with_page(bytes)), now_ms),
         Shape::ManyPages => {
-            let page_index = layer.settings.page_bytes.index_of(page.start);
+            let page_index = version.policy.page_bytes.index_of(page.start);
             index.put_page_in(room, version.vid, page_index, bytes, now_ms)
         }
     }

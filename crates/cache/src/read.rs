@@ -16,11 +16,11 @@ use crate::{
     ask::{Ask, Template},
     fill::{Attachment, Fill, Head, Purpose, Role},
     fills::Joined,
-    freshness::Freshness,
+    freshness::{self, Freshness},
     layer::Layer,
     plan::{ChecksumMode, Directive, Part, Plan},
+    policy::Planned,
     reader::Reader,
-    settings::Coherence,
     version::{self, Checksums, Version},
 };
 
@@ -43,7 +43,8 @@ pub(crate) fn hit(
     let now_ms = layer.now_ms();
     let version = layer.index.version(object, now_ms)?;
     let ages = version.ages(now_ms);
-    let Freshness::Fresh { left_seconds } = layer.judge(ages) else {
+    let coherence = version.policy.coherence;
+    let Freshness::Fresh { left_seconds } = freshness::judge(coherence, ages) else {
         return None;
     };
     if plan.directive != Directive::None || lacks_checksums(plan, &version) {
@@ -57,7 +58,8 @@ pub(crate) fn hit(
     };
     response.body = layer.body_from_pages(&version, range, now_ms)?;
     version.used(now_ms);
-    layer.metrics.staleness.observe(ages.validated_ms);
+    let mode = coherence.mode();
+    layer.metrics.staleness.observe(mode, ages.validated_ms);
     layer
         .metrics
         .hit_bytes
@@ -84,6 +86,7 @@ fn lacks_checksums(plan: &Plan, version: &Version) -> bool {
 struct Reading {
     layer: Arc<Layer>,
     plan: Plan,
+    planned: Planned,
     template: Template,
     joins: u32,
     restarts: u32,
@@ -128,10 +131,15 @@ pub(crate) async fn read(
     if plan.directive == Directive::NoStore {
         return as_is(&layer, request, Forward::Request).await;
     }
+    let planned = layer.policies.planned(&read.object);
+    if !planned.may_keep {
+        return as_is(&layer, request, Forward::Bypass).await;
+    }
     let template = Template::of(&read.object, &request.headers, &request.caller);
     let mut reading = Reading {
         layer: Arc::clone(&layer),
         plan,
+        planned,
         template,
         joins: 0,
         restarts: 0,
@@ -181,7 +189,7 @@ impl Reading {
             self.forward.get_or_insert(Forward::UriMiss);
             return self.ask(None).await;
         };
-        match layer.freshness(&version, now_ms) {
+        match version.freshness(now_ms) {
             Freshness::Fresh { left_seconds } => self.left_seconds = left_seconds,
             Freshness::Stale(_) if self.validated => {}
             Freshness::Stale(stale) => {
@@ -269,7 +277,7 @@ impl Reading {
             }
             Joined::Leader(attachment) => {
                 let ask = stale.map_or(Ask::AsTheClient, |stale| Ask::Unless(stale));
-                let page_bytes = self.layer.settings.page_bytes;
+                let page_bytes = self.planned.page_bytes;
                 let now = self.layer.now();
                 let request = self.template.learn(self.plan.part, ask, page_bytes, now);
                 self.layer.start(&attachment, request);
@@ -305,9 +313,8 @@ impl Reading {
         // Not what was learned so long ago, by a fill with slow readers, that it is stale.
         let now_ms = layer.now_ms();
         let is_fresh =
-            |version: &Version| matches!(layer.freshness(version, now_ms), Freshness::Fresh { .. });
-        let asks_anew = self.plan.directive == Directive::Validate
-            || layer.settings.coherence == Coherence::Strict;
+            |version: &Version| matches!(version.freshness(now_ms), Freshness::Fresh { .. });
+        let asks_anew = self.plan.directive == Directive::Validate || self.planned.asks_anew;
         let mut worth = Worth::Answer;
         // Nor what was read before a write to a reader that comes after it.
         let is_current = |fill: &Fill| {
@@ -356,7 +363,8 @@ impl Reading {
         let age_ms = version.ages(now_ms).validated_ms;
         let age_seconds = age_ms / 1000;
         version.used(now_ms);
-        self.layer.metrics.staleness.observe(age_ms);
+        let mode = version.policy.coherence.mode();
+        self.layer.metrics.staleness.observe(mode, age_ms);
         let from_store = self.validated && age_seconds <= 0;
         let age_seconds = (!from_store).then_some(age_seconds.max(0));
         match answer::answer(&self.plan, &version, age_seconds) {

@@ -58,7 +58,7 @@ impl Reader {
         if covers.end >= self.end || self.position < half {
             return;
         }
-        let page_index = self.layer.settings.page_bytes.index_of(covers.end);
+        let page_index = self.version.policy.page_bytes.index_of(covers.end);
         if !self.layer.index.has_page(self.version.vid, page_index) {
             self.ahead = Some(self.fill_from(covers.end));
         }

@@ -85,7 +85,7 @@ async fn run(layer: &Arc<Layer>, part: Part, template: &Template, stale: &Arc<Ve
     if part == Part::Head {
         let heard = head::ask(layer, template, Some(stale)).await;
         if let Some(found) = heard.found {
-            layer.index.put_version(Arc::new(found), layer.now_ms());
+            layer.keep_record(&Arc::new(found));
         }
         return;
     }
@@ -99,7 +99,7 @@ async fn run(layer: &Arc<Layer>, part: Part, template: &Template, stale: &Arc<Ve
     let is_current = |fill: &Fill| layer.index.is_current(&fill.stamp);
     let joined = layer.fills.learn(name_hash, object, 0, is_current, begin);
     if let Joined::Leader(attachment) = &joined {
-        let (page_bytes, now) = (layer.settings.page_bytes, layer.now());
+        let (page_bytes, now) = (stale.policy.page_bytes, layer.now());
         let request = template.learn(part, Ask::Unless(stale), page_bytes, now);
         layer.start(attachment, request);
     }

@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
+use forebay_telemetry::cache::Mode;
+
+use crate::policy::{Keep, Place, Policy, Rule};
+
 /// Settings of one cache layer.
 #[derive(Debug, Clone)]
 pub struct CacheSettings {
     /// Bytes that pages, version records and their index take at most.
     pub capacity_bytes: u64,
-    /// Size of a page.
+    /// Size of a page, unless a rule says otherwise.
     pub page_bytes: PageBytes,
-    /// How stale an answer may be.
+    /// How stale an answer may be, unless a rule says otherwise.
     pub coherence: Coherence,
+    /// What is different for some objects; the first rule that matches counts.
+    pub rules: Vec<Rule>,
     /// `Cache-Control` of requests: `no-store`, `no-cache`, `max-age=0`. Turn it off where clients
     /// must not be able to send their reads to the origin.
     pub client_directives: Directives,
@@ -54,13 +60,13 @@ pub struct StaleUse {
 }
 
 impl Coherence {
-    /// The word of the configuration and of metrics.
-    pub fn name(self) -> &'static str {
+    /// The mode without its settings.
+    pub fn mode(self) -> Mode {
         match self {
-            Self::Strict => "strict",
-            Self::Bounded { .. } => "bounded",
-            Self::Exclusive => "exclusive",
-            Self::Immutable => "immutable",
+            Self::Strict => Mode::Strict,
+            Self::Bounded { .. } => Mode::Bounded,
+            Self::Exclusive => Mode::Exclusive,
+            Self::Immutable => Mode::Immutable,
         }
     }
 }
@@ -112,6 +118,18 @@ impl PageBytes {
     }
 }
 
+impl CacheSettings {
+    /// What is done with objects that no rule is for.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            keep: Keep::Yes,
+            page_bytes: self.page_bytes,
+            coherence: self.coherence,
+            place: Place::Everywhere,
+        }
+    }
+}
+
 impl Default for CacheSettings {
     /// 256 MiB, pages of 1 MiB, `bounded` with a ttl of 60 s, directives honoured.
     fn default() -> Self {
@@ -123,6 +141,7 @@ impl Default for CacheSettings {
                 tti: None,
                 stale: StaleUse::default(),
             },
+            rules: Vec::new(),
             client_directives: Directives::Honour,
             origin_directives: Directives::Honour,
         }

@@ -8,6 +8,7 @@ mod origin;
 mod origins;
 mod reads;
 mod rooms;
+mod rules;
 mod schedules;
 mod stale;
 mod strict;

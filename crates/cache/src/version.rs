@@ -10,7 +10,10 @@
 
 use std::{
     ops::Range,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -27,10 +30,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     epochs::Stamp,
-    freshness::{Against, Ages},
+    freshness::{self, Against, Ages, Freshness},
     headers,
     plan::Method,
-    settings::{CacheSettings, Directives},
+    policy::{self, Policies, Policy},
+    settings::{Directives, PageBytes},
 };
 
 /// Names the bytes of one version, anywhere and for ever: pages are found by it.
@@ -45,6 +49,8 @@ pub(crate) struct Version {
     /// Where the write counters stood before the origin was asked.
     pub stamp: Stamp,
     pub vid: Vid,
+    /// What is done with it.
+    pub policy: Arc<Policy>,
     pub etag: ETag,
     pub size_bytes: u64,
     /// `Last-Modified`, Unix seconds.
@@ -122,17 +128,17 @@ pub(crate) struct Learned {
 
 /// Makes a record of the origin's answer to a read of `object`; `None` when the answer is
 /// none that may be kept: an error, no strong tag, no date, no length, or the object says
-/// `no-store` and the settings honour that.
+/// `no-store` and the settings honour that. Whether a rule lets it be kept is in the record.
 pub(crate) fn learn(
     method: Method,
     object: &ObjectId,
     asked: Asked,
     response: &Response,
-    settings: &CacheSettings,
+    policies: &Policies,
 ) -> Option<Learned> {
     let answer = &response.headers;
     let text = |name: HeaderName| answer.get(name).and_then(|value| value.to_str().ok());
-    let forbidden = settings.origin_directives == Directives::Honour
+    let forbidden = policies.origin_directives == Directives::Honour
         && text(header::CACHE_CONTROL).is_some_and(|v| headers::has_directive(v, "no-store"));
     if forbidden || answer.contains_key(header::SET_COOKIE) {
         return None;
@@ -161,6 +167,11 @@ pub(crate) fn learn(
         return None;
     }
     let modified = time::parse_http_date(text(header::LAST_MODIFIED)?)?;
+    let told = policy::Told {
+        size_bytes,
+        content_type: text(header::CONTENT_TYPE),
+    };
+    let policy = Arc::clone(policies.of(object, told));
     let version = Version {
         object: object.clone(),
         stamp: asked.stamp,
@@ -169,8 +180,9 @@ pub(crate) fn learn(
             &etag,
             size_bytes,
             answer.get("x-amz-version-id"),
-            settings,
+            policy.page_bytes,
         ),
+        policy,
         etag,
         size_bytes,
         modified,
@@ -289,7 +301,7 @@ impl Vid {
         etag: &ETag,
         size_bytes: u64,
         version_id: Option<&HeaderValue>,
-        settings: &CacheSettings,
+        page_bytes: PageBytes,
     ) -> Self {
         let mut hash = Sha256::new();
         let version_id = version_id.map_or(&b""[..], HeaderValue::as_bytes);
@@ -299,7 +311,7 @@ impl Vid {
             hash.update(field);
         }
         hash.update(size_bytes.to_le_bytes());
-        hash.update(settings.page_bytes.get().to_le_bytes());
+        hash.update(page_bytes.get().to_le_bytes());
         let digest: [u8; 32] = hash.finalize().into();
         Self(u128::from_le_bytes(std::array::from_fn(|i| digest[i])))
     }
@@ -313,6 +325,7 @@ impl Version {
             object: self.object.clone(),
             stamp: self.stamp,
             vid: self.vid,
+            policy: Arc::clone(&self.policy),
             etag: self.etag.clone(),
             size_bytes: self.size_bytes,
             modified: self.modified,
@@ -322,6 +335,11 @@ impl Version {
             doubt_until_ms: self.doubt_until_ms,
             moments: self.moments.copied(),
         }
+    }
+
+    /// Whether it may answer at `now_ms`.
+    pub(crate) fn freshness(&self, now_ms: i64) -> Freshness {
+        freshness::judge(self.policy.coherence, self.ages(now_ms))
     }
 
     /// Its ages at `now_ms`.

@@ -26,7 +26,7 @@ use forebay_store::{Body, CacheStatus, Error, Forward, Request, Reservation, Res
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::{index::Written, layer::Layer, settings::Coherence};
+use crate::{index::Written, layer::Layer};
 
 /// Most bytes of a `DeleteObjects` body that are held: 1000 keys of 1 KiB and their tags.
 const DELETE_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -167,7 +167,7 @@ impl Guard {
 impl Drop for Guard {
     /// The doubt first: who asks the origin after the invalidation knows of it.
     fn drop(&mut self) {
-        let keeps_for_good = self.layer.settings.coherence == Coherence::Exclusive;
+        let keeps_for_good = self.layer.policies.has_exclusive();
         if self.outcome == Outcome::Unknown && keeps_for_good {
             let now_ms = self.layer.now_ms();
             self.for_each_written(|written| self.layer.doubts.note(written, now_ms));

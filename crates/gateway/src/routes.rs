@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use forebay_s3::bucket::BucketName;
+use forebay_s3::{bucket::BucketName, wildcard};
 use forebay_store::Store;
 
 /// A bucket name with wildcards: `*` for any number of characters, `?` for one.
@@ -17,7 +17,7 @@ impl BucketPattern {
 
     /// Whether the pattern stands for this bucket.
     pub fn matches(&self, bucket: &BucketName) -> bool {
-        wildcard_matches(self.0.as_bytes(), bucket.as_str().as_bytes())
+        wildcard::matches(&self.0, bucket.as_str())
     }
 
     /// Whether it stands for every bucket.
@@ -74,33 +74,6 @@ impl Routes {
         };
         route.map(|route| &*route.store)
     }
-}
-
-/// Matches `*` and `?`, going back to the last `*` on a mismatch: time is at most the product of
-/// the two lengths, memory is constant.
-fn wildcard_matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t, mut star) = (0, 0, None);
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => {
-                let Some((star_p, star_t)) = star else {
-                    return false;
-                };
-                star = Some((star_p, star_t + 1));
-                p = star_p + 1;
-                t = star_t + 1;
-            }
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

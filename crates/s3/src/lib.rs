@@ -11,6 +11,7 @@
 //! | [`sigv4`], [`post_policy`] | Signature Version 4: verify and sign, header, query and form |
 //! | [`chunked`], [`checksum`] | the `aws-chunked` coding and the checksums of payloads |
 //! | [`policy`] | AWS policy documents: compile once, decide often |
+//! | [`wildcard`] | patterns with `*` and `?` |
 
 pub mod bucket;
 pub mod checksum;
@@ -27,4 +28,5 @@ pub mod range;
 pub mod sigv4;
 pub mod time;
 pub mod uri;
+pub mod wildcard;
 pub mod xml;

@@ -20,7 +20,7 @@
 
 mod staleness;
 
-pub use staleness::Staleness;
+pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},

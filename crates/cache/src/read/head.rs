@@ -38,7 +38,7 @@ async fn hear(
     let asked = layer.asked(object, layer.index.stamp(object));
     let answer = layer.inner.call(template.head(asking)).await;
     let learned = answer.as_ref().ok().and_then(|response| {
-        version::learn(Method::Head, object, asked, response, &layer.settings)
+        version::learn(Method::Head, object, asked, response, &layer.policies)
     });
     let found = learned.map(|Learned { version, .. }| version);
     let told = stored.map_or(Told::Nothing, |stored| {
@@ -80,9 +80,7 @@ impl Reading {
             return Ok(Try::Done(answer::adapt(&self.plan, answer?)));
         };
         let version = Arc::new(version);
-        layer
-            .index
-            .put_version(Arc::clone(&version), layer.now_ms());
+        layer.keep_record(&version);
         self.answer(version, None).await
     }
 
@@ -98,9 +96,7 @@ impl Reading {
             _ => version,
         };
         let version = Arc::new(version);
-        layer
-            .index
-            .put_version(Arc::clone(&version), layer.now_ms());
+        layer.keep_record(&version);
         self.validated = true;
         self.answer(version, None).await
     }

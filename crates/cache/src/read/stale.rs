@@ -80,7 +80,7 @@ impl Reading {
     /// Answers with a version in place of the origin, which has failed; `None` when it can't.
     pub(super) fn if_error(&mut self, version: &Arc<Version>) -> Option<Response> {
         // Judged now: it may have taken a while to fail.
-        let Freshness::Stale(stale) = self.layer.freshness(version, self.layer.now_ms()) else {
+        let Freshness::Stale(stale) = version.freshness(self.layer.now_ms()) else {
             return None;
         };
         let response = stale.if_error.then(|| self.remembered(version)).flatten()?;
@@ -97,7 +97,8 @@ impl Reading {
     ) -> Response {
         let metrics = &self.layer.metrics;
         let age_ms = version.ages(self.layer.now_ms()).validated_ms;
-        metrics.staleness.observe(age_ms);
+        let mode = version.policy.coherence.mode();
+        metrics.staleness.observe(mode, age_ms);
         metrics
             .hit_bytes
             .inc_by(response.body.length().unwrap_or(0));

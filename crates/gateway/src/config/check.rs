@@ -4,7 +4,9 @@
 //! new key can't be forgotten here. All faults come out together.
 
 mod access;
+mod cache;
 mod routes;
+mod rules;
 mod server;
 mod stores;
 

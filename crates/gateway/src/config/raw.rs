@@ -422,6 +422,44 @@ pub struct RawCache {
     /// `honour` or `ignore`: `Cache-Control: no-store` of objects; nothing else there counts.
     #[schemars(example = &"honour")]
     pub origin_directives: Option<String>,
+    /// What is different for some objects; the first rule that matches counts, alone.
+    pub rules: Option<Vec<RawCacheRule>>,
+}
+
+/// What is different for some objects. What is not said of them matches all; what is not said of
+/// what is done with them is as the layer says.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawCacheRule {
+    /// Buckets, or patterns with `*` and `?`.
+    #[schemars(example = ["logs-*"])]
+    pub buckets: Option<Vec<String>>,
+    /// What the key begins with.
+    #[schemars(example = &"tmp/")]
+    pub prefix: Option<String>,
+    /// Keys, or patterns with `*` and `?`.
+    #[schemars(example = ["*.parquet"])]
+    pub keys: Option<Vec<String>>,
+    /// Size of the object, at least.
+    #[schemars(example = &"0B")]
+    pub size_min: Option<String>,
+    /// Size of the object, at most.
+    #[schemars(example = &"1GiB")]
+    pub size_max: Option<String>,
+    /// Types, or patterns with `*` and `?`, without parameters.
+    #[schemars(example = ["video/*"])]
+    pub content_types: Option<Vec<String>>,
+    /// `yes`; `no`: reads pass; `pinned`: never makes room for others.
+    #[schemars(example = &"yes")]
+    pub keep: Option<String>,
+    /// Piece in which these objects are kept.
+    #[schemars(example = &"64KiB")]
+    pub page: Option<String>,
+    /// `everywhere`, or in `memory` or on `disk` alone.
+    #[schemars(example = &"memory")]
+    pub place: Option<String>,
+    /// How old an answer may be.
+    pub coherence: Option<RawCoherence>,
 }
 
 /// How old an answer from the cache may be.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 
 use serde_json::Value as Json;
 
-use forebay_cache::{Coherence, StaleUse};
+use forebay_cache::{Coherence, Keep, Matching, Place, Policy, StaleUse};
 use forebay_origin::Addressing;
 use forebay_s3::policy::PolicyKind;
 
@@ -351,6 +351,34 @@ fn each_fault_names_key_value_and_remedy() {
             "routes[0].layers[0].coherence.stale_if_error",
             "\"8d\"",
             "0s to 7d",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             rules = [{ keep = \"never\" }] }]",
+            "routes[0].layers[0].rules[0].keep",
+            "\"never\"",
+            "choose one of these words",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             rules = [{ keys = [] }] }]",
+            "routes[0].layers[0].rules[0].keys",
+            "[]",
+            "leave the key out",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             rules = [{ size_min = \"2MiB\", size_max = \"1MiB\" }] }]",
+            "routes[0].layers[0].rules[0].size_min",
+            "\"2MiB\"",
+            "no object has such a size",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             rules = [{ keep = \"no\" }, { prefix = \"a\" }] }]",
+            "routes[0].layers[0].rules[1].keys",
+            "rule 1",
+            "move it to the end",
         ),
         (
             "[[routes]]\nstore = \"default\"\n\
@@ -797,9 +825,42 @@ fn coherence_reaches_the_cache() {
         Coherence::Exclusive,
         Coherence::Immutable,
     ] {
-        let text = format!("{{ mode = \"{}\" }}", mode.name());
+        let text = format!("{{ mode = \"{}\" }}", mode.mode().name());
         assert_eq!(cache(&text), (GIB, 64 * 1024, mode));
     }
+}
+
+#[test]
+fn rules_reach_the_cache_and_inherit_what_they_do_not_say() {
+    let text = "[[routes]]\nstore = \"default\"\n[[routes.layers]]\ntype = \"cache\"\n\
+                page = \"128KiB\"\ncoherence = { mode = \"exclusive\" }\n\
+                [[routes.layers.rules]]\nbuckets = [\"a-*\"]\nprefix = \"p/\"\nkeys = [\"*.x\"]\n\
+                size_max = \"1MiB\"\ncontent_types = [\"Video/*\"]\nkeep = \"pinned\"\n\
+                place = \"memory\"\n[[routes.layers.rules]]\npage = \"64KiB\"\n\
+                coherence = { mode = \"strict\" }";
+    let LayerConfig::Cache(cache) = load(text).unwrap().routes[0].layers[0].clone();
+    let [first, second] = &cache.rules[..] else {
+        panic!("{:?}", cache.rules);
+    };
+    let matching = Matching {
+        buckets: vec!["a-*".to_owned()],
+        prefix: Some("p/".to_owned()),
+        keys: vec!["*.x".to_owned()],
+        size_bytes: Some(0..=1024 * 1024),
+        content_types: vec!["video/*".to_owned()],
+    };
+    assert_eq!(first.matching, matching);
+    let policy = Policy {
+        keep: Keep::Pinned,
+        place: Place::Memory,
+        ..cache.policy()
+    };
+    assert_eq!(first.policy, policy);
+    assert_eq!(policy.coherence, Coherence::Exclusive);
+    assert_eq!(policy.page_bytes.get(), 128 * 1024);
+    assert_eq!(second.matching, Matching::default());
+    assert_eq!(second.policy.coherence, Coherence::Strict);
+    assert_eq!(second.policy.page_bytes.get(), 64 * 1024);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Patterns of actions, compiled to the set of actions that they match.
 
-use super::pattern::wildcard_match;
-use crate::operation::Action;
+use crate::{operation::Action, wildcard};
 
 /// A set of actions, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +30,7 @@ impl ActionSet {
         let pattern = pattern.to_ascii_lowercase();
         let mut set = Self::EMPTY;
         for action in Action::ALL {
-            if wildcard_match(&pattern, &action.as_str().to_ascii_lowercase()) {
+            if wildcard::matches(&pattern, &action.as_str().to_ascii_lowercase()) {
                 set = set.union(Self::of(&[*action]));
             }
         }

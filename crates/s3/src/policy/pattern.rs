@@ -268,27 +268,3 @@ fn resolve<'a>(
         .or(default.map(Cow::Borrowed))
         .ok_or(Unresolved)
 }
-
-/// Whether `text` matches `pattern`, with wildcards and nothing else; for ASCII, while compiling.
-pub(super) fn wildcard_match(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut retry = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p + 1, t));
-                p += 1;
-            }
-            Some(&b) if b == b'?' || b == text[t] => (p, t) = (p + 1, t + 1),
-            _ => {
-                let Some((after_run, eaten)) = retry else {
-                    return false;
-                };
-                retry = Some((after_run, eaten + 1));
-                (p, t) = (after_run, eaten + 1);
-            }
-        }
-    }
-    pattern[p..].iter().all(|&b| b == b'*')
-}

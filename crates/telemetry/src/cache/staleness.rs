@@ -7,7 +7,7 @@ use std::{
     cell::Cell,
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -26,20 +26,50 @@ const BOUNDS_MS: [u64; 12] = [
 /// Stripes: as many threads count without meeting. A gateway has a thread per core.
 const STRIPE_COUNT: usize = 16;
 
-/// A histogram of ages; clones count together.
-#[derive(Debug, Clone, Default)]
-pub struct Staleness(Arc<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    mode: OnceLock<&'static str>,
-    stripes: [Stripe; STRIPE_COUNT],
+/// What a cache promises of the age of its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The origin is asked for each.
+    Strict,
+    /// Asked within a bound.
+    Bounded,
+    /// Current, as all writes pass the cache.
+    Exclusive,
+    /// Of objects that never change.
+    Immutable,
 }
+
+const MODES: [Mode; 4] = [
+    Mode::Strict,
+    Mode::Bounded,
+    Mode::Exclusive,
+    Mode::Immutable,
+];
+
+impl Mode {
+    /// The word of labels and of the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Bounded => "bounded",
+            Self::Exclusive => "exclusive",
+            Self::Immutable => "immutable",
+        }
+    }
+}
+
+/// A histogram of ages for each mode; clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Staleness(Arc<[Stripe; STRIPE_COUNT]>);
 
 /// On lines that no other stripe shares: 128 bytes, as processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe {
+struct Stripe([Ages; MODES.len()]);
+
+/// Of one mode.
+#[derive(Debug, Default)]
+struct Ages {
     counts: [AtomicU64; BOUNDS_MS.len() + 1],
     sum_ms: AtomicU64,
 }
@@ -59,59 +89,66 @@ fn stripe_index() -> usize {
 }
 
 impl Staleness {
-    /// Names the mode that the ages are of; only the first name counts.
-    pub fn set_mode(&self, mode: &'static str) {
-        // A second cache that counts here has the first one's mode.
-        let _ = self.0.mode.set(mode);
-    }
-
     /// Counts an answer with something of this age; a negative age counts as 0.
-    pub fn observe(&self, age_ms: i64) {
+    pub fn observe(&self, mode: Mode, age_ms: i64) {
         let age_ms = u64::try_from(age_ms).unwrap_or(0);
         let bucket = BOUNDS_MS.partition_point(|bound_ms| *bound_ms < age_ms);
-        let stripe = &self.0.stripes[stripe_index()];
-        stripe.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        stripe.sum_ms.fetch_add(age_ms, Ordering::Relaxed);
+        let ages = &self.0[stripe_index()].0[mode as usize];
+        ages.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        ages.sum_ms.fetch_add(age_ms, Ordering::Relaxed);
     }
 
-    /// Answers counted whose age was `bound_ms` at most.
+    /// Answers counted, in any mode, whose age was `bound_ms` at most.
     pub fn count_within(&self, bound_ms: u64) -> u64 {
         let end = BOUNDS_MS.partition_point(|bound| *bound <= bound_ms);
-        (0..end).map(|bucket| self.count(bucket)).sum()
+        let within = |mode| (0..end).map(|bucket| self.count(mode, bucket)).sum::<u64>();
+        MODES.into_iter().map(within).sum()
     }
 
-    fn count(&self, bucket: usize) -> u64 {
-        let counts = |stripe: &Stripe| stripe.counts[bucket].load(Ordering::Relaxed);
-        self.0.stripes.iter().map(counts).sum()
+    fn count(&self, mode: Mode, bucket: usize) -> u64 {
+        let count = |ages: &Ages| ages.counts[bucket].load(Ordering::Relaxed);
+        self.of(mode).map(count).sum()
+    }
+
+    fn of(&self, mode: Mode) -> impl Iterator<Item = &Ages> {
+        self.0.iter().map(move |stripe| &stripe.0[mode as usize])
     }
 }
 
 impl Collector for Staleness {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let buckets: Vec<(f64, u64)> = (0..=BOUNDS_MS.len())
-            .map(|bucket| {
-                let bound_ms = BOUNDS_MS.get(bucket);
-                let seconds = bound_ms.map_or(f64::INFINITY, |ms| {
-                    std::time::Duration::from_millis(*ms).as_secs_f64()
-                });
-                (seconds, self.count(bucket))
-            })
-            .collect();
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        let sums = self.0.stripes.iter();
-        let sum_ms = sums.map(|s| s.sum_ms.load(Ordering::Relaxed)).sum();
-        let sum_seconds = std::time::Duration::from_millis(sum_ms).as_secs_f64();
         let mut family = encoder.encode_descriptor(
             "staleness",
             "Age of what an answer was made of, since the origin vouched for it",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
-        let labels = [("mode", self.0.mode.get().copied().unwrap_or("none"))];
-        family
-            .encode_family(&labels)?
-            .encode_histogram::<[(&str, &str); 0]>(sum_seconds, count, &buckets, None)
+        for mode in MODES {
+            let buckets: Vec<(f64, u64)> = (0..=BOUNDS_MS.len())
+                .map(|bucket| {
+                    let bound_ms = BOUNDS_MS.get(bucket);
+                    let seconds = bound_ms.map_or(f64::INFINITY, |ms| seconds(*ms));
+                    (seconds, self.count(mode, bucket))
+                })
+                .collect();
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            if count == 0 {
+                continue;
+            }
+            let sum_ms = self
+                .of(mode)
+                .map(|ages| ages.sum_ms.load(Ordering::Relaxed))
+                .sum();
+            family
+                .encode_family(&[("mode", mode.name())])?
+                .encode_histogram::<[(&str, &str); 0]>(seconds(sum_ms), count, &buckets, None)?;
+        }
+        Ok(())
     }
+}
+
+fn seconds(ms: u64) -> f64 {
+    std::time::Duration::from_millis(ms).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -123,13 +160,16 @@ mod tests {
     #[test]
     fn ages_are_counted_by_all_threads_and_printed_with_their_mode() {
         let staleness = Staleness::default();
-        staleness.set_mode("strict");
         std::thread::scope(|threads| {
             for _ in 0..3 {
-                threads.spawn(|| [0, -7, 1, 60_000, 86_400_001].map(|age| staleness.observe(age)));
+                threads.spawn(|| {
+                    [0, -7, 1, 60_000, 86_400_001].map(|age| staleness.observe(Mode::Strict, age))
+                });
             }
         });
         assert_eq!(staleness.count_within(0), 6);
+        assert_eq!(staleness.count_within(60_000), 12);
+        staleness.observe(Mode::Immutable, 60_001);
         assert_eq!(staleness.count_within(60_000), 12);
         let mut registry = Registry::default();
         let labelled = registry.sub_registry_with_label(("route".into(), "0".into()));
@@ -138,6 +178,8 @@ mod tests {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let name = "forebay_cache_staleness_seconds";
+        assert!(text.contains("mode=\"immutable\""), "{text}");
+        assert!(!text.contains("mode=\"bounded\""), "{text}");
         for (line, value) in [
             (format!("{name}_count{{"), "15"),
             (format!("{name}_sum{{"), "259380.006"),
