@@ -13,7 +13,7 @@
 
 use std::{
     ops::Range,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 
 use crate::{
     epochs::Stamp,
+    read_ahead::AheadPlace,
     settings::PageBytes,
     version::{Version, Vid},
 };
@@ -37,8 +38,6 @@ use state::{Piece, ReaderState, State};
 
 /// Bytes that a fill without readers still fetches: an extent.
 const FINISH_BYTES_MAX: u64 = crate::ask::EXTENT_BYTES_MAX;
-/// Bytes that a reader may be before a fill and still join it: those it waits for meanwhile.
-const JOIN_AHEAD_BYTES_MAX: u64 = crate::ask::EXTENT_BYTES_MAX;
 
 /// One origin request and those who wait for its bytes.
 #[derive(Debug)]
@@ -47,6 +46,8 @@ pub(crate) struct Fill {
     pub purpose: Purpose,
     /// Where the write counters stood when it began.
     pub stamp: Stamp,
+    /// Its place among those that nobody waited for when they began.
+    place: OnceLock<AheadPlace>,
     state: Mutex<State>,
 }
 
@@ -135,6 +136,7 @@ impl Fill {
             object,
             purpose,
             stamp,
+            place: OnceLock::new(),
             state: Mutex::new(state),
         })
     }
@@ -144,6 +146,7 @@ impl Fill {
         let mut state = self.state.lock();
         let reader = Some(ReaderState {
             position,
+            leaves_at: u64::MAX,
             waker: None,
         });
         let free = state.readers.iter().position(Option::is_none);
@@ -165,8 +168,8 @@ impl Fill {
             && matches!(state.head, Head::Awaited | Head::Version(_))
     }
 
-    /// Whether it brings the byte at `position` of a version soon.
-    pub(crate) fn may_serve(&self, vid: Vid, position: u64) -> bool {
+    /// Whether it brings the byte at `position` of a version, and so many before it at most.
+    pub(crate) fn may_serve(&self, vid: Vid, position: u64, before_bytes_max: u64) -> bool {
         let state = self.state.lock();
         let same_version = match (&state.head, &self.purpose) {
             (Head::Version(version), _) | (Head::Awaited, Purpose::Extent { version, .. }) => {
@@ -179,7 +182,13 @@ impl Fill {
             && state.end != Some(End::Broken)
             && state.covers.contains(&position)
             && position >= kept_from
-            && position <= state.next.saturating_add(JOIN_AHEAD_BYTES_MAX)
+            && position <= state.next.saturating_add(before_bytes_max)
+    }
+
+    /// Keeps a place for as long as it lasts.
+    pub(crate) fn hold(&self, place: AheadPlace) {
+        // It began with this place, so it has no other.
+        let _ = self.place.set(place);
     }
 
     /// The filler asks the origin now.

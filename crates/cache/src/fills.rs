@@ -6,6 +6,7 @@ use forebay_s3::operation::ObjectId;
 use parking_lot::Mutex;
 
 use crate::{
+    ask::EXTENT_BYTES_MAX,
     fill::{Attachment, Fill, Role},
     version::Vid,
 };
@@ -30,6 +31,36 @@ pub(crate) enum Joined {
     Leader(Attachment),
 }
 
+/// Bytes of a version that a reader wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// The first, which is not here.
+    pub position: u64,
+    /// Up to where it will want more.
+    pub end: u64,
+    /// How many bytes a fill may bring before those, to be worth joining.
+    pub before_bytes_max: u64,
+}
+
+impl Wanted {
+    /// Bytes that a reader wants now or next: it waits for those before them meanwhile.
+    pub(crate) fn next(position: u64, end: u64) -> Self {
+        Self {
+            position,
+            end,
+            before_bytes_max: EXTENT_BYTES_MAX,
+        }
+    }
+
+    /// Bytes that are to come beside those before them.
+    pub(crate) fn beside(position: u64, end: u64) -> Self {
+        Self {
+            before_bytes_max: 0,
+            ..Self::next(position, end)
+        }
+    }
+}
+
 impl Fills {
     /// Joins the fill that tells what version of `object` there is, or begins one.
     ///
@@ -52,15 +83,16 @@ impl Fills {
         &self,
         name_hash: u64,
         vid: Vid,
-        position: u64,
+        wanted: Wanted,
         begin: impl FnOnce() -> Arc<Fill>,
     ) -> Joined {
-        self.join(
-            name_hash,
+        let Wanted {
             position,
-            |fill| fill.may_serve(vid, position),
-            begin,
-        )
+            end: _,
+            before_bytes_max,
+        } = wanted;
+        let may_join = |fill: &Fill| fill.may_serve(vid, position, before_bytes_max);
+        self.join(name_hash, position, may_join, begin)
     }
 
     fn join(

@@ -13,10 +13,11 @@ use crate::{
     doubts::Doubts,
     epochs::Stamp,
     fill::{Attachment, Fill, Purpose},
-    fills::{Fills, Joined},
+    fills::{Fills, Joined, Wanted},
     index::Index,
     policy::{Keep, Policies},
     pump,
+    read_ahead::{RangeRead, ReadAhead},
     revalidate::Revalidations,
     settings::CacheSettings,
     version::{self, Asked, Told, Version},
@@ -25,6 +26,11 @@ use crate::{
 /// Pages that one answer holds on to while it is sent: more would keep memory from the cache for
 /// as long as a slow client likes. Larger bodies look their pages up as they go.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Pages that are here are fetched again when they lie between missing ones and are no more than
+/// this: at 100 MB/s as long as 2.5 ms, where a request of its own for what follows takes a round
+/// trip and, at S3, a price.
+const GAP_BYTES_MAX: u64 = 256 * 1024;
 
 /// Pages that have made room but are still being sent may take this share of the capacity, as a
 /// divisor, on top of it: an eighth. When slow clients hold more, new pages are not stored.
@@ -38,6 +44,7 @@ pub(crate) struct Layer {
     pub index: Index,
     pub fills: Fills,
     pub revalidations: Revalidations,
+    read_ahead: ReadAhead,
     pub doubts: Doubts,
     pub arena: Arena,
     pub budget: Budget,
@@ -71,6 +78,7 @@ impl Layer {
             index,
             fills,
             revalidations: Revalidations::default(),
+            read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
             doubts: Doubts::default(),
             arena,
             budget,
@@ -197,19 +205,18 @@ impl Layer {
                 .all(|page_index| self.index.has_page(version.vid, page_index))
     }
 
-    /// Joins or begins the fill that brings the byte at `position` of a version, whose page is
-    /// not here, and with it as many of the pages up to `end` as are missing and fit an extent.
+    /// Joins or begins the fill that brings what is wanted of a version: the byte at a position,
+    /// whose page is not here, and as many of the pages after it as are missing and fit an extent.
     pub(crate) fn extent(
         self: &Arc<Self>,
         version: &Arc<Version>,
         template: &Template,
-        position: u64,
-        end: u64,
+        wanted: Wanted,
     ) -> Joined {
         let object = &version.object;
         let name_hash = self.index.name_hash(&object.bucket, &object.key);
-        let joined = self.fills.extent(name_hash, version.vid, position, || {
-            let range = self.missing(version, position, end);
+        let joined = self.fills.extent(name_hash, version.vid, wanted, || {
+            let range = self.missing(version, wanted.position, wanted.end);
             let purpose = Purpose::Extent {
                 version: Arc::clone(version),
                 range,
@@ -231,15 +238,70 @@ impl Layer {
         joined
     }
 
-    /// The missing pages from that of `position` on, as bytes.
+    /// Fetches what a reader of ranges in a row will ask for next, without waiting for it.
+    pub(crate) fn read_ahead(
+        self: &Arc<Self>,
+        version: &Arc<Version>,
+        range: &Range<u64>,
+        template: impl FnOnce() -> Template,
+    ) {
+        let page_bytes = version.policy.page_bytes;
+        if version.size_bytes <= page_bytes.get() || version.policy.keep == Keep::No {
+            return;
+        }
+        let read = RangeRead {
+            vid: version.vid,
+            page_bytes,
+            size_bytes: version.size_bytes,
+            range: range.clone(),
+        };
+        let Some(ahead) = self.read_ahead.note(&read) else {
+            return;
+        };
+        let template = template();
+        let mut position = ahead.start;
+        while position < ahead.end {
+            if self.has_page_at(version, position) {
+                position = page_bytes.ceil(position + 1);
+                continue;
+            }
+            let Some(place) = self.read_ahead.place() else {
+                return;
+            };
+            // Nobody reads it yet, so it goes on by itself: it is no longer than an extent.
+            let joined = self.extent(version, &template, Wanted::next(position, ahead.end));
+            let (Joined::Leader(attachment) | Joined::Follower(attachment)) = &joined;
+            let covers = attachment.covers();
+            position = covers.end.max(page_bytes.ceil(position + 1));
+            if let Joined::Leader(attachment) = &joined {
+                attachment.fill().hold(place);
+                let bytes = covers.end - covers.start;
+                self.metrics.read_ahead_bytes.inc_by(bytes);
+            }
+        }
+    }
+
+    /// Whether the page that holds the byte at `position` is here.
+    pub(crate) fn has_page_at(&self, version: &Version, position: u64) -> bool {
+        let page_index = version.policy.page_bytes.index_of(position);
+        self.index.has_page(version.vid, page_index)
+    }
+
+    /// The missing pages from that of `position` on, as bytes; between them a few that are here,
+    /// where fetching them again is cheaper than asking twice.
     fn missing(&self, version: &Version, position: u64, end: u64) -> Range<u64> {
         let page_bytes = version.policy.page_bytes;
         let start = page_bytes.floor(position);
         let extent_end = start + EXTENT_BYTES_MAX.max(page_bytes.get());
         let end_max = page_bytes.ceil(end).min(version.size_bytes).min(extent_end);
         let mut end = page_bytes.ceil(start + 1).min(version.size_bytes);
-        while end < end_max && !self.index.has_page(version.vid, page_bytes.index_of(end)) {
-            end = (end + page_bytes.get()).min(end_max);
+        let mut reached = end;
+        while reached < end_max && reached - end <= GAP_BYTES_MAX {
+            let is_missing = !self.has_page_at(version, reached);
+            reached = (reached + page_bytes.get()).min(end_max);
+            if is_missing {
+                end = reached;
+            }
         }
         start..end
     }

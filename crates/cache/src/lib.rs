@@ -16,6 +16,7 @@
 //! | `answer` | status and headers for this client (pure) |
 //! | `ask`, `fill`, `fills`, `pump` | origin requests that serve many readers at once |
 //! | `reader` | a body from pages and fills |
+//! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
 //!
@@ -36,6 +37,7 @@ mod plan;
 mod policy;
 mod pump;
 mod read;
+mod read_ahead;
 mod reader;
 mod revalidate;
 mod settings;
@@ -91,7 +93,7 @@ impl CacheLayer {
             let layer = Arc::clone(&self.layer);
             return Box::pin(async move { read::as_is(&layer, request, Forward::Bypass).await });
         };
-        match read::hit(&self.layer, &plan, &read.object) {
+        match read::hit(&self.layer, &plan, &read.object, &request) {
             Some(answer) => Box::pin(future::ready(answer)),
             None => Box::pin(read::read(Arc::clone(&self.layer), plan, request)),
         }

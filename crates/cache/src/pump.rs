@@ -32,7 +32,7 @@ use crate::{
 
 /// How far a fill may be before its fastest reader (design: 4–8 MiB): what a 10 Gbit/s client
 /// reads in 3 ms, so that a late wake-up of the filler costs it nothing.
-const AHEAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub(crate) const AHEAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The same for a fill that found no room in the budget: what a socket buffer holds.
 const UNBUDGETED_AHEAD_BYTES_MAX: u64 = 256 * 1024;
 
@@ -341,6 +341,9 @@ fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
 fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
     let (index, version, now_ms) = (&layer.index, &deposit.version, layer.now_ms());
     let length = page.end - page.start;
+    if deposit.shape == Shape::ManyPages && layer.has_page_at(version, page.start) {
+        return Stored::Yes;
+    }
     let room = match deposit.shape {
         Shape::OnePage => index.room_for_version(version, length),
         Shape::ManyPages => index.room_for_page(length),

@@ -5,10 +5,10 @@
 //! under way and from fills of its own. A client's request that finds nothing stored becomes one
 //! origin request.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use forebay_s3::operation::{ObjectId, Operation};
-use forebay_store::{Body, CacheStatus, Error, Forward, Request, Response};
+use forebay_store::{CacheStatus, Error, Forward, Request, Response};
 use http::StatusCode;
 
 use crate::{
@@ -20,13 +20,14 @@ use crate::{
     layer::Layer,
     plan::{ChecksumMode, Directive, Part, Plan},
     policy::Planned,
-    reader::Reader,
     version::{self, Checksums, Version},
 };
 
+mod body;
 pub(crate) mod head;
 mod stale;
 
+use body::Found;
 use stale::UsedStale;
 
 /// Fills of others that a request waits for in vain before it asks for itself alone.
@@ -36,9 +37,10 @@ const RESTARTS_MAX: u32 = 1;
 
 /// Answers from memory, or says `None`.
 pub(crate) fn hit(
-    layer: &Layer,
+    layer: &Arc<Layer>,
     plan: &Plan,
     object: &ObjectId,
+    request: &Request,
 ) -> Option<Result<Response, Error>> {
     let now_ms = layer.now_ms();
     let version = layer.index.version(object, now_ms)?;
@@ -56,7 +58,11 @@ pub(crate) fn hit(
         Answer::Empty(response) => (response, 0..0),
         Answer::Body(response, range) => (response, range),
     };
-    response.body = layer.body_from_pages(&version, range, now_ms)?;
+    response.body = layer.body_from_pages(&version, range.clone(), now_ms)?;
+    if version.page.is_none() && matches!(plan.part, Part::Range(_)) {
+        let template = || Template::of(object, &request.headers, &request.caller);
+        layer.read_ahead(&version, &range, template);
+    }
     version.used(now_ms);
     let mode = coherence.mode();
     layer.metrics.staleness.observe(mode, ages.validated_ms);
@@ -380,99 +386,6 @@ impl Reading {
         }
     }
 
-    /// The bytes of a version, from wherever they are.
-    async fn body(
-        &mut self,
-        version: Arc<Version>,
-        range: Range<u64>,
-        attachment: Option<Attachment>,
-    ) -> Result<Found, Error> {
-        let layer = Arc::clone(&self.layer);
-        let attachment =
-            attachment.filter(|attachment| attachment.fill().may_serve(version.vid, range.start));
-        if attachment.is_none() {
-            let now_ms = layer.now_ms();
-            if let Some(body) = layer.body_from_pages(&version, range.clone(), now_ms) {
-                layer.metrics.hit_bytes.inc_by(range.end - range.start);
-                return Ok(Found::Body(body));
-            }
-            if layer.has_pages(&version, &range) {
-                layer.metrics.hit_bytes.inc_by(range.end - range.start);
-            } else {
-                self.forward.get_or_insert(Forward::Partial);
-            }
-        }
-        let attachment = match attachment {
-            Some(attachment) => Some(attachment),
-            None if layer.has_pages(&version, &(range.start..range.start + 1)) => None,
-            None => match self.first_extent(&version, &range).await? {
-                Ok(attachment) => Some(attachment),
-                Err(found) => return Ok(found),
-            },
-        };
-        Ok(Found::Body(self.stream(version, range, attachment)))
-    }
-
-    fn stream(
-        &self,
-        version: Arc<Version>,
-        range: Range<u64>,
-        attachment: Option<Attachment>,
-    ) -> Body {
-        Body::stream(Reader {
-            layer: Arc::clone(&self.layer),
-            version,
-            template: self.template.clone(),
-            position: range.start,
-            end: range.end,
-            attachment,
-            ahead: None,
-            breaks: 0,
-        })
-    }
-
-    /// Begins to fetch what is missing, and waits until it is known that the version is still
-    /// there: after the first byte it would be too late to begin anew.
-    async fn first_extent(
-        &mut self,
-        version: &Arc<Version>,
-        range: &Range<u64>,
-    ) -> Result<Result<Attachment, Found>, Error> {
-        loop {
-            let joined = self
-                .layer
-                .extent(version, &self.template, range.start, range.end);
-            let (Joined::Leader(attachment) | Joined::Follower(attachment)) = joined;
-            match attachment.head().await {
-                Head::Version(_) => {
-                    self.forward_status
-                        .get_or_insert(StatusCode::PARTIAL_CONTENT.as_u16());
-                    return Ok(Ok(attachment));
-                }
-                Head::Changed if self.restarts >= RESTARTS_MAX => {
-                    return Err(Error::Unavailable {
-                        reason: "the object keeps changing".into(),
-                    });
-                }
-                Head::Changed => {
-                    self.restarts += 1;
-                    self.validated = false;
-                    return Ok(Err(Found::Changed));
-                }
-                Head::Declined | Head::Failed | Head::Unchanged(_) | Head::Awaited => {
-                    if let Some(own_answer) = attachment.take_own_answer() {
-                        return Ok(Err(Found::Response(own_answer?)));
-                    }
-                    self.joins += 1;
-                    if self.joins > JOINS_MAX {
-                        let reason = "the origin failed others that asked for the same".into();
-                        return Err(Error::Unavailable { reason });
-                    }
-                }
-            }
-        }
-    }
-
     /// Says in the answer what the cache did.
     fn mark(&self, response: &mut Response) {
         response.cache = Some(match (self.used_stale, self.forward) {
@@ -486,13 +399,4 @@ impl Reading {
             },
         });
     }
-}
-
-/// What the search for bytes came to.
-enum Found {
-    Body(Body),
-    /// An answer of the origin instead.
-    Response(Response),
-    /// The version is gone.
-    Changed,
 }

@@ -2,6 +2,7 @@
 
 mod coherence;
 mod exclusive;
+mod extents;
 mod fills;
 mod model;
 mod origin;

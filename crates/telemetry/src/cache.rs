@@ -10,6 +10,7 @@
 //! | `forebay_cache_fills_failed_total`: those that broke off, or found another version | |
 //! | `forebay_cache_fills_unbudgeted_total`: those not kept, as memory in flight was used up | |
 //! | `forebay_cache_collapsed_total`: requests that joined a fill under way | |
+//! | `forebay_cache_read_ahead_bytes_total`, `forebay_cache_read_ahead_wasted_bytes_total` | |
 //! | `forebay_cache_validated_total`: stale records the origin called unchanged | |
 //! | `forebay_cache_stale_while_revalidate_total`, `forebay_cache_stale_if_error_total` | |
 //! | `forebay_cache_revalidations_refused_total`: for which there was no place | |
@@ -48,6 +49,10 @@ pub struct CacheMetrics {
     pub fills_unbudgeted: Counter,
     /// Requests that joined a fill under way.
     pub collapsed: Counter,
+    /// Bytes asked for before a reader of ranges in a row asked for them.
+    pub read_ahead_bytes: Counter,
+    /// Those of them that were not read.
+    pub read_ahead_wasted_bytes: Counter,
     /// Stale records that the origin called unchanged.
     pub validated: Counter,
     /// Stale answers while the origin was asked.
@@ -93,6 +98,16 @@ impl CacheMetrics {
                 "fill",
                 "Bytes of bodies that fills read from the origin",
                 &self.fill_bytes,
+            ),
+            (
+                "read_ahead",
+                "Bytes asked for before a reader of ranges in a row asked for them",
+                &self.read_ahead_bytes,
+            ),
+            (
+                "read_ahead_wasted",
+                "Bytes asked for ahead of readers that did not read them",
+                &self.read_ahead_wasted_bytes,
             ),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, counter.clone());

@@ -67,6 +67,13 @@ impl Attachment {
         &self.fill
     }
 
+    /// From `offset` on the reader has other places for its bytes.
+    pub(crate) fn leave_at(&self, offset: u64) {
+        if let Some(reader) = &mut self.fill.state.lock().readers[self.slot] {
+            reader.leaves_at = offset;
+        }
+    }
+
     /// Moves to `position` and takes the bytes there, up to `end`.
     pub(crate) fn poll(&self, position: u64, end: u64, cx: &Context<'_>) -> Poll<Step> {
         let mut state = self.fill.state.lock();

@@ -46,9 +46,11 @@ pub(super) struct Piece {
 }
 
 /// A reader, as the filler sees it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ReaderState {
     pub position: u64,
+    /// Where it goes on without this fill.
+    pub leaves_at: u64,
     pub waker: Option<Waker>,
 }
 
@@ -109,9 +111,13 @@ impl State {
     }
 
     pub(super) fn must_pause(&self) -> bool {
-        self.next.saturating_sub(self.fastest()) >= self.flow.ahead_bytes_max
-            && self.next < self.covers.end
-            && self.reader_count > 0
+        let readers = self.readers.iter().flatten();
+        let wanted_to = |reader: &ReaderState| {
+            let ahead = reader.position.saturating_add(self.flow.ahead_bytes_max);
+            ahead.min(reader.leaves_at)
+        };
+        let wanted_to = readers.map(wanted_to).max().unwrap_or(u64::MAX);
+        self.next >= wanted_to && self.next < self.covers.end
     }
 
     /// The filler, when it waits for readers and need not any longer.
