@@ -1,13 +1,15 @@
 //! The index: version records and pages by name, in shards, within one capacity.
 //!
-//! Looked up by every read, filled by fills, emptied by writes. A lookup locks one shard for a
-//! hash lookup and a few counters. What is removed is dropped after the lock is released, since
-//! giving a page back to the system takes longer than all the rest.
+//! Looked up by every read, filled by fills, emptied by writes and operators (`admin`). A lookup
+//! locks one shard for a hash lookup and a few counters. What leaves is told to a [`GoneSink`], and
+//! dropped, after the lock is released, since giving a page back to the system takes longer than
+//! all the rest.
 //!
 //! Room is taken before anything is stored in it, so that memory never exceeds the capacity.
 //!
+//! Order of locks: a shard's, then those of `pins`; never two shards.
 //! Invariant: `used_bytes` is the sum of all weights and of the room taken ([`Room`]; `audit`).
-//! Not here: which entry makes room (`shard`), whether a record is fresh (`freshness`).
+//! Not here: which entry makes room (`queues`), whether a record is fresh (`freshness`).
 
 use std::{
     hash::BuildHasher,
@@ -30,10 +32,23 @@ use crate::{
     version::{Version, Vid},
 };
 
+mod admin;
 mod ghosts;
+mod gone;
+mod pins;
+pub(crate) mod queues;
 mod shard;
+mod slots;
 
-use shard::{Entry, Shard};
+#[allow(unused_imports, reason = "named by who shows them to operators")]
+pub(crate) use admin::{Present, Purged, Standing};
+#[allow(unused_imports, reason = "named by who listens")]
+pub(crate) use gone::{Cause, Gone, GoneEntry, GoneSink, Nobody};
+pub(crate) use pins::Pinned;
+use pins::Pins;
+use queues::Place;
+use shard::{Removed, Shard, Target};
+use slots::{Entry, PageName};
 
 /// Most shards: with so many, two cores rarely ask for the same one.
 const SHARD_COUNT_MAX: u64 = 64;
@@ -44,16 +59,29 @@ const SHARD_PAGES_MIN: u64 = 64;
 /// by nobody any more and make room when their turn comes.
 const FORGOTTEN_PAGES_MAX: u64 = 4096;
 
+/// What an index may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Bytes of all entries.
+    pub capacity_bytes: u64,
+    /// Those of them that may be pinned.
+    pub pin_bytes_max: u64,
+    /// Names that an operator may pin.
+    pub pins_max: usize,
+}
+
 /// The index.
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Box<[Mutex<Shard>]>,
     hasher: DefaultHashBuilder,
     epochs: Epochs,
+    pins: Pins,
     used_bytes: AtomicU64,
     /// Shards make room in turns.
     next_to_evict: AtomicUsize,
     capacity_bytes: u64,
+    sink: Arc<dyn GoneSink>,
     metrics: CacheMetrics,
 }
 
@@ -86,11 +114,11 @@ pub(crate) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// The room is that of an entry from now on.
-    fn keep(self) -> u64 {
-        let bytes = self.bytes;
-        std::mem::forget(self);
-        bytes
+    /// The room is that of an entry of this weight from now on: what was taken too much is given
+    /// back.
+    fn keep(mut self, weight_bytes: u64) {
+        debug_assert!(weight_bytes <= self.bytes, "room was taken for the entry");
+        self.bytes = self.bytes.saturating_sub(weight_bytes);
     }
 }
 
@@ -108,18 +136,28 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl Index {
-    pub(crate) fn new(capacity_bytes: u64, page_bytes: PageBytes, metrics: CacheMetrics) -> Self {
+    pub(crate) fn new(
+        limits: Limits,
+        page_bytes: PageBytes,
+        sink: Arc<dyn GoneSink>,
+        metrics: CacheMetrics,
+    ) -> Self {
+        let capacity_bytes = limits.capacity_bytes;
         metrics.capacity.set(signed(capacity_bytes));
         let shard_count = (capacity_bytes / page_bytes.get() / SHARD_PAGES_MIN)
             .clamp(1, SHARD_COUNT_MAX)
             .next_power_of_two();
+        let hasher = DefaultHashBuilder::default();
+        let shard = |_| Mutex::new(Shard::new(hasher.clone()));
         Self {
-            shards: (0..shard_count).map(|_| Mutex::default()).collect(),
-            hasher: DefaultHashBuilder::default(),
+            shards: (0..shard_count).map(shard).collect(),
+            hasher,
             epochs: Epochs::new(),
+            pins: Pins::new(limits),
             used_bytes: AtomicU64::new(0),
             next_to_evict: AtomicUsize::new(0),
             capacity_bytes,
+            sink,
             metrics,
         }
     }
@@ -152,27 +190,31 @@ impl Index {
 
     /// A page; counts as a use of it.
     pub(crate) fn page(&self, vid: Vid, page_index: u64, now_ms: i64) -> Option<Bytes> {
-        let hash = self.page_hash(vid, page_index);
-        self.shard(hash).lock().page(hash, vid, page_index, now_ms)
+        let name = PageName::new(vid, page_index)?;
+        let hash = name.hash(&self.hasher);
+        self.shard(hash).lock().page(hash, name, now_ms)
     }
 
     /// Whether there is such a page; no use of it.
     pub(crate) fn has_page(&self, vid: Vid, page_index: u64) -> bool {
-        let hash = self.page_hash(vid, page_index);
-        self.shard(hash).lock().has_page(hash, vid, page_index)
+        PageName::new(vid, page_index).is_some_and(|name| self.page_length(name).is_some())
+    }
+
+    fn page_length(&self, name: PageName) -> Option<u64> {
+        let hash = name.hash(&self.hasher);
+        self.shard(hash).lock().page_length(hash, name)
     }
 
     /// Takes room for a record, its page included, by evicting others; `None` when it is larger
     /// than the cache, or others have taken all the room for what they are about to store.
     pub(crate) fn room_for_version(&self, version: &Version, page_length: u64) -> Option<Room<'_>> {
         let page = Arena::footprint_bytes(page_length);
-        self.room(shard::OVERHEAD_BYTES + version.footprint_bytes() + page)
+        self.room(slots::VERSION_OVERHEAD_BYTES + version.footprint_bytes() + page)
     }
 
     /// The same for a page of so many bytes.
     pub(crate) fn room_for_page(&self, page_length: u64) -> Option<Room<'_>> {
-        let page = Arena::footprint_bytes(page_length);
-        self.room(shard::OVERHEAD_BYTES + shard::PAGE_OWNER_BYTES + page)
+        self.room(slots::page_weight_bytes(page_length))
     }
 
     fn room(&self, bytes: u64) -> Option<Room<'_>> {
@@ -183,11 +225,9 @@ impl Index {
         while self.used_bytes() > self.capacity_bytes {
             let next = self.next_to_evict.fetch_add(1, Ordering::Relaxed);
             let evicted = self.shards[next & (self.shards.len() - 1)].lock().evict();
-            if let Some((entry, weight)) = evicted {
+            if let Some(removed) = evicted {
                 empty_count = 0;
-                self.gone(weight);
-                self.metrics.evictions.inc();
-                drop(entry);
+                self.gone(removed, Cause::Room);
             } else {
                 empty_count += 1;
                 if empty_count > self.shards.len() {
@@ -207,24 +247,20 @@ impl Index {
     }
 
     /// Stores a record in the place of any other of its object, unless a write passed meanwhile.
+    /// It is pinned, if the quota allows it, when its policy says so or an operator pinned it.
     pub(crate) fn put_version_in(
         &self,
         room: Room<'_>,
         version: Arc<Version>,
         now_ms: i64,
     ) -> Stored {
-        let stamp = version.stamp;
+        let (stamp, hash) = (version.stamp, version.stamp.key_hash());
         let is_current = || self.epochs.is_current(&stamp);
-        self.put(
-            stamp.key_hash(),
-            Entry::Version(version),
-            room,
-            now_ms,
-            is_current,
-        )
+        self.put((hash, Entry::Version(version)), room, now_ms, is_current)
     }
 
-    /// Stores a page. It can't be outdated: it belongs to its version for ever.
+    /// Stores a page; it is pinned, if the quota allows it, while its record is. It can't be
+    /// outdated: it belongs to its version for ever.
     pub(crate) fn put_page_in(
         &self,
         room: Room<'_>,
@@ -233,38 +269,41 @@ impl Index {
         page: Bytes,
         now_ms: i64,
     ) -> Stored {
-        let hash = self.page_hash(vid, page_index);
-        self.put(
-            hash,
-            Entry::Page {
-                vid,
-                page_index,
-                page,
-            },
-            room,
-            now_ms,
-            || true,
-        )
+        let Some(name) = PageName::new(vid, page_index) else {
+            return Stored::NoRoom;
+        };
+        let hash = name.hash(&self.hasher);
+        let entry = Entry::Page { name, page };
+        self.put((hash, entry), room, now_ms, || true)
     }
 
     fn put(
         &self,
-        hash: u64,
-        entry: Entry,
+        (hash, entry): (u64, Entry),
         room: Room<'_>,
         now_ms: i64,
         is_current: impl Fn() -> bool,
     ) -> Stored {
+        let weight = entry.weight_bytes();
         let mut shard = self.shard(hash).lock();
         // Under the lock: a writer moves the counter on before it locks the shard to remove.
         if !is_current() {
             return Stored::Outdated;
         }
-        let replaced = shard.insert(hash, entry, room.keep(), now_ms);
+        let replaced = shard.remove_like(hash, &entry);
+        self.unaccount(replaced.as_ref());
+        let target = if self.may_pin(&entry, weight) {
+            Target::Pinned
+        } else {
+            Target::Ordinary(replaced.as_ref().map(|removed| removed.links))
+        };
+        let pinned_vid = self.note_pinned(&entry, target);
+        shard.insert(hash, entry, weight, target, now_ms);
         drop(shard);
+        room.keep(weight);
         self.metrics.entries.inc();
-        if let Some((_, weight)) = &replaced {
-            self.gone(*weight);
+        if let Some(removed) = replaced {
+            self.tell(removed, Cause::Replaced, pinned_vid);
         }
         Stored::Yes
     }
@@ -279,52 +318,102 @@ impl Index {
                 let removed = self
                     .shard(hashes.key)
                     .lock()
-                    .remove_object(hashes.key, bucket, key);
-                for (version, weight) in removed {
-                    self.gone(weight);
-                    self.forget_pages(&version);
+                    .remove_versions(hashes.key, bucket, key);
+                for removed in removed {
+                    self.forget_removed(removed, Cause::Invalidated);
                 }
             }
             Written::Bucket(bucket) => {
-                self.epochs
-                    .bucket_written(self.hasher.hash_one(bucket.as_str()));
+                self.epochs.bucket_written(self.bucket_hash(bucket));
+                self.forget_outdated_pins();
             }
-            Written::All => self.epochs.all_written(),
+            Written::All => {
+                self.epochs.all_written();
+                self.forget_outdated_pins();
+            }
         }
     }
 
     /// Removes a record, if it is still there, and its pages.
     pub(crate) fn forget(&self, version: &Arc<Version>) {
-        let hash = version.stamp.key_hash();
-        let removed = self.shard(hash).lock().remove_version(hash, version);
-        if let Some((_, weight)) = &removed {
-            self.gone(*weight);
-        }
-        self.forget_pages(version);
+        self.forget_for(version, Cause::Superseded);
     }
 
-    fn forget_pages(&self, version: &Version) {
-        let page_bytes = version.policy.page_bytes.get();
-        if version.size_bytes <= page_bytes {
-            return;
+    fn forget_for(&self, version: &Arc<Version>, cause: Cause) {
+        let hash = version.stamp.key_hash();
+        let removed = self.shard(hash).lock().remove_version(hash, version);
+        match removed {
+            Some(removed) => self.forget_removed(removed, cause),
+            None => self.forget_pages(version, cause),
         }
-        let page_count = version.size_bytes.div_ceil(page_bytes);
-        for page_index in 0..page_count.min(FORGOTTEN_PAGES_MAX) {
-            let hash = self.page_hash(version.vid, page_index);
-            let removed = self
-                .shard(hash)
-                .lock()
-                .remove_page(hash, version.vid, page_index);
-            if let Some((_, weight)) = &removed {
-                self.gone(*weight);
+    }
+
+    /// The same for a record that was removed already.
+    fn forget_removed(&self, removed: Removed, cause: Cause) {
+        let version = match &removed.entry {
+            Entry::Version(version) => Some(Arc::clone(version)),
+            Entry::Page { .. } => None,
+        };
+        self.gone(removed, cause);
+        if let Some(version) = version {
+            self.forget_pages(&version, cause);
+        }
+    }
+
+    fn forget_pages(&self, version: &Version, cause: Cause) {
+        for page_index in 0..Self::page_count(version).min(FORGOTTEN_PAGES_MAX) {
+            if let Some(name) = PageName::new(version.vid, page_index) {
+                self.forget_page(name, cause);
             }
         }
     }
 
-    fn gone(&self, weight: u64) {
-        self.used_bytes.fetch_sub(weight, Ordering::Relaxed);
-        self.metrics.used.dec_by(signed(weight));
+    /// Removes a page; returns what it took.
+    fn forget_page(&self, name: PageName, cause: Cause) -> Option<u64> {
+        let hash = name.hash(&self.hasher);
+        let removed = self.shard(hash).lock().remove_page(hash, name)?;
+        let weight = removed.weight_bytes;
+        self.gone(removed, cause);
+        Some(weight)
+    }
+
+    /// Pages of a version that have entries of their own: none when it has only one.
+    fn page_count(version: &Version) -> u64 {
+        match version.size_bytes.div_ceil(version.policy.page_bytes.get()) {
+            0 | 1 => 0,
+            count => count,
+        }
+    }
+
+    /// To be called once for each entry that left, with no lock held.
+    fn gone(&self, removed: Removed, cause: Cause) {
+        self.unaccount(Some(&removed));
+        self.tell(removed, cause, None);
+    }
+
+    /// Takes an entry out of the account of pins.
+    fn unaccount(&self, removed: Option<&Removed>) {
+        if let Some(removed) = removed
+            && removed.links.place() == Place::Pinned
+        {
+            self.give_back_pin(removed.weight_bytes);
+        }
+    }
+
+    /// Takes an entry out of all other accounts, and tells of it. Its pinned pages leave with it,
+    /// unless they are those of `pinned_vid`, whose record is another by now.
+    fn tell(&self, removed: Removed, cause: Cause, pinned_vid: Option<Vid>) {
+        self.used_bytes
+            .fetch_sub(removed.weight_bytes, Ordering::Relaxed);
+        self.metrics.used.dec_by(signed(removed.weight_bytes));
         self.metrics.entries.dec();
+        cause.count(&self.metrics);
+        self.release_pages(&removed, cause, pinned_vid);
+        self.sink.gone(Gone {
+            was_hit: removed.links.was_hit(),
+            entry: removed.entry.into(),
+            cause,
+        });
     }
 
     /// Bytes that records, pages and their index take.
@@ -333,15 +422,14 @@ impl Index {
     }
 
     fn hashes(&self, bucket: &BucketName, key: &ObjectKey) -> Hashes {
-        let bucket_hash = self.hasher.hash_one(bucket.as_str());
         Hashes {
             key: self.name_hash(bucket, key),
-            bucket: bucket_hash,
+            bucket: self.bucket_hash(bucket),
         }
     }
 
-    fn page_hash(&self, vid: Vid, page_index: u64) -> u64 {
-        self.hasher.hash_one((vid, page_index))
+    fn bucket_hash(&self, bucket: &BucketName) -> u64 {
+        self.hasher.hash_one(bucket.as_str())
     }
 
     /// Bits that neither the tables (the lowest and the highest seven) nor the epochs use.
@@ -352,11 +440,13 @@ impl Index {
     /// Checks that the accounts are right, for tests.
     #[cfg(test)]
     pub(crate) fn audit(&self) {
-        let (mut sum, mut entries) = (0, 0);
+        let (mut sum, mut pinned, mut entries) = (0, 0, 0);
         for shard in &self.shards {
-            let (weight, count) = shard.lock().audit();
-            sum += weight;
-            entries += count;
+            for (place, (weight, count)) in shard.lock().audit().into_iter().enumerate() {
+                sum += weight;
+                entries += i64::try_from(count).unwrap();
+                pinned += if place == 2 { weight } else { 0 };
+            }
         }
         assert_eq!(
             sum,
@@ -367,7 +457,12 @@ impl Index {
             sum <= self.capacity_bytes,
             "{sum} bytes are more than the capacity"
         );
+        assert_eq!(pinned, self.pins.bytes(), "what is pinned is the account");
         assert_eq!(self.metrics.entries.get(), entries);
         assert_eq!(u64::try_from(self.metrics.used.get()).unwrap(), sum);
+        assert_eq!(u64::try_from(self.metrics.pinned.get()).unwrap(), pinned);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::{
     epochs::Stamp,
     fill::{Attachment, Fill, Purpose},
     fills::{Fills, Joined, Wanted},
-    index::Index,
+    index::{Index, Limits, Nobody},
     policy::{Keep, Policies},
     pump,
     read_ahead::{RangeRead, ReadAhead},
@@ -35,6 +35,12 @@ const GAP_BYTES_MAX: u64 = 256 * 1024;
 /// Pages that have made room but are still being sent may take this share of the capacity, as a
 /// divisor, on top of it: an eighth. When slow clients hold more, new pages are not stored.
 const STILL_SENT_DIVISOR: u64 = 8;
+
+/// What is pinned may take this share of the capacity, as a divisor: a quarter, so that most of
+/// the cache follows what is read.
+const PIN_DIVISOR: u64 = 4;
+/// Names that an operator may pin: at some hundred bytes each, a megabyte.
+const PINS_MAX: usize = 10_000;
 
 /// The shared parts.
 pub(crate) struct Layer {
@@ -67,7 +73,13 @@ impl Layer {
             tracing::warn!(%error, "page memory lies on the heap: no file for it");
             Arena::on_heap(arena_bytes)
         });
-        let index = Index::new(capacity_bytes, settings.page_bytes, metrics.clone());
+        let limits = Limits {
+            capacity_bytes,
+            pin_bytes_max: capacity_bytes / PIN_DIVISOR,
+            pins_max: PINS_MAX,
+        };
+        let page_bytes = settings.page_bytes;
+        let index = Index::new(limits, page_bytes, Arc::new(Nobody), metrics.clone());
         let policies = Policies::new(&settings);
         let start = clock.now();
         let fills = Fills::default();

@@ -355,7 +355,10 @@ fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
         return Stored::NoRoom;
     };
     match deposit.shape {
-        Shape::OnePage => index.put_version_in(room, Arc::new(version.with_page(bytes)), now_ms),
+        Shape::OnePage => {
+            let version = Arc::new(version.with_page(bytes));
+            index.put_version_in(room, version, now_ms)
+        }
         Shape::ManyPages => {
             let page_index = version.policy.page_bytes.index_of(page.start);
             index.put_page_in(room, version.vid, page_index, bytes, now_ms)

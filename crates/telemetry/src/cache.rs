@@ -17,6 +17,9 @@
 //! | `forebay_cache_staleness_seconds` (histogram): age of what answers were made of | `mode` |
 //! | `forebay_cache_stored_total`, `forebay_cache_not_stored_total`: pages | |
 //! | `forebay_cache_evictions_total`: records and pages that made room | |
+//! | `forebay_cache_replaced_total`, `forebay_cache_superseded_total`, | |
+//! | `forebay_cache_invalidated_total`, `forebay_cache_purged_total`: those that left else | |
+//! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
 
 mod staleness;
@@ -69,8 +72,56 @@ pub struct CacheMetrics {
     pub not_stored: Counter,
     /// Records and pages that made room.
     pub evictions: Counter,
+    /// Records and pages that left for another reason.
+    pub gone: Gone,
+    /// Bytes of what is pinned.
+    pub pinned: Gauge,
+    /// Pins for which there was no quota left.
+    pub pins_refused: Counter,
     /// Writes that invalidated something, or might have.
     pub invalidations: Counter,
+}
+
+/// Records and pages that left though nobody needed their room.
+#[derive(Debug, Clone, Default)]
+pub struct Gone {
+    /// Others of their name took their place.
+    pub replaced: Counter,
+    /// The origin has another version by now, or none.
+    pub superseded: Counter,
+    /// A write passed.
+    pub invalidated: Counter,
+    /// An operator said so.
+    pub purged: Counter,
+}
+
+impl Gone {
+    fn register(&self, registry: &mut Registry) {
+        for (name, help, counter) in [
+            (
+                "replaced",
+                "Records and pages whose place others of their name took",
+                &self.replaced,
+            ),
+            (
+                "superseded",
+                "Records and pages of versions that the origin no longer has",
+                &self.superseded,
+            ),
+            (
+                "invalidated",
+                "Records and pages that a write made unknown",
+                &self.invalidated,
+            ),
+            (
+                "purged",
+                "Records and pages that an operator purged",
+                &self.purged,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+    }
 }
 
 impl CacheMetrics {
@@ -84,6 +135,7 @@ impl CacheMetrics {
                 &self.used,
             ),
             ("capacity", "Bytes that they may take", &self.capacity),
+            ("pinned", "Bytes of what is pinned", &self.pinned),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
         }
@@ -164,10 +216,16 @@ impl CacheMetrics {
                 "Records and pages that made room",
                 &self.evictions,
             ),
+            (
+                "pins_refused",
+                "Pins for which there was no quota left",
+                &self.pins_refused,
+            ),
             ("invalidations", "Writes that passed", &self.invalidations),
         ] {
             registry.register(name, help, counter.clone());
         }
+        self.gone.register(registry);
         registry.register_collector(Box::new(self.staleness.clone()));
     }
 }

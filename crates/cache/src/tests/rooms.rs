@@ -2,21 +2,30 @@
 //! accounts stay right.
 //! Method: seeded steps of several fills, one at a time in any order, and then on threads.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use forebay_telemetry::cache::CacheMetrics;
 
 use super::{origin::KIB, schedules::Random};
 use crate::{
     PageBytes,
-    index::{Index, Room, Stored},
+    index::{Index, Limits, Nobody, Room, Stored},
     version::Vid,
 };
 
 const CAPACITY_BYTES: u64 = 4000 * KIB;
 const FILLS: usize = 8;
+static PAGE: [u8; 64 * 1024] = [0; 64 * 1024];
 
 fn index() -> Index {
-    Index::new(CAPACITY_BYTES, PageBytes::MIN, CacheMetrics::default())
+    let limits = Limits {
+        capacity_bytes: CAPACITY_BYTES,
+        pin_bytes_max: 0,
+        pins_max: 0,
+    };
+    let metrics = CacheMetrics::default();
+    Index::new(limits, PageBytes::MIN, Arc::new(Nobody), metrics)
 }
 
 /// One step of a fill: takes room for a page, stores it, gives up, or looks for pages.
@@ -28,9 +37,10 @@ fn step<'a>(index: &'a Index, random: &mut Random, room: &mut Option<Room<'a>>) 
         0 => *room = None,
         1 => drop(index.page(vid, page_index, now_ms)),
         _ => match room.take() {
-            None => *room = index.room_for_page(1 + random.below(64 * KIB)),
+            None => *room = index.room_for_page(64 * KIB),
             Some(taken) => {
-                let page = Bytes::from_static(b"page");
+                let length = usize::try_from(1 + random.below(64 * KIB)).unwrap();
+                let page = Bytes::from_static(&PAGE).slice(..length);
                 let stored = index.put_page_in(taken, vid, page_index, page, now_ms);
                 assert_eq!(stored, Stored::Yes);
             }

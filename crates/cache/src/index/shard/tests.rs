@@ -1,32 +1,57 @@
 //! Which entry makes room.
 
-use super::*;
+use super::{super::slots, *};
 
-const WEIGHT: u64 = 1000;
+/// What an entry takes that [`put`] stores.
+fn weight() -> u64 {
+    slots::page_weight_bytes(0)
+}
 
-fn vid(name: u64) -> Vid {
-    Vid(u128::from(name))
+fn shard() -> Shard {
+    Shard::new(DefaultHashBuilder::default())
+}
+
+fn named(name: u64) -> PageName {
+    PageName::new(Vid(u128::from(name)), 0).unwrap()
+}
+
+fn store(shard: &mut Shard, name: u64, page: &'static [u8], target: Option<Target>, now_ms: i64) {
+    let entry = Entry::Page {
+        name: named(name),
+        page: Bytes::from_static(page),
+    };
+    let (hash, weight) = (named(name).hash(&shard.hasher), entry.weight_bytes());
+    let replaced = shard.remove_like(hash, &entry);
+    let ordinary = Target::Ordinary(replaced.map(|removed| removed.links));
+    shard.insert(hash, entry, weight, target.unwrap_or(ordinary), now_ms);
 }
 
 fn put(shard: &mut Shard, name: u64, now_ms: i64) {
-    let entry = Entry::Page {
-        vid: vid(name),
-        page_index: 0,
-        page: Bytes::new(),
-    };
-    shard.insert(name << 20, entry, WEIGHT, now_ms);
+    store(shard, name, b"", None, now_ms);
+}
+
+fn page(shard: &mut Shard, name: u64, now_ms: i64) -> Option<Bytes> {
+    let name = named(name);
+    shard.page(name.hash(&shard.hasher), name, now_ms)
 }
 
 fn touch(shard: &mut Shard, name: u64, now_ms: i64) -> bool {
-    shard.page(name << 20, vid(name), 0, now_ms).is_some()
+    page(shard, name, now_ms).is_some()
 }
 
-/// Names of the entries that make room until `bytes_max` is kept.
-fn evicted(shard: &mut Shard, bytes_max: u64) -> Vec<u64> {
+/// Weight and number of all entries.
+fn audit(shard: &Shard) -> (u64, usize) {
+    let queues = shard.audit();
+    let add = |(weight, count), (w, c)| (weight + w, count + c);
+    queues.into_iter().fold((0, 0), add)
+}
+
+/// Names of the entries that make room until no more than so many are kept.
+fn evicted(shard: &mut Shard, count_max: u64) -> Vec<u64> {
     let mut names = Vec::new();
-    while shard.audit().0 > bytes_max {
-        match shard.evict() {
-            Some((Entry::Page { vid, .. }, WEIGHT)) => names.push(u64::try_from(vid.0).unwrap()),
+    while audit(shard).0 > count_max * weight() {
+        match shard.evict().map(|removed| removed.entry) {
+            Some(Entry::Page { name, .. }) => names.push(u64::try_from(name.vid.0).unwrap()),
             other => panic!("{other:?}"),
         }
     }
@@ -35,7 +60,7 @@ fn evicted(shard: &mut Shard, bytes_max: u64) -> Vec<u64> {
 
 #[test]
 fn what_is_used_again_stays_and_a_scan_goes() {
-    let mut shard = Shard::default();
+    let mut shard = shard();
     for name in 0..10 {
         put(&mut shard, name, 0);
     }
@@ -45,7 +70,7 @@ fn what_is_used_again_stays_and_a_scan_goes() {
     // A scan of a hundred entries, each used once, through a cache of ten.
     for name in 100..200 {
         put(&mut shard, name, 3000);
-        for gone in evicted(&mut shard, 11 * WEIGHT) {
+        for gone in evicted(&mut shard, 11) {
             assert!(gone >= 100, "{gone} was used twice");
         }
     }
@@ -54,14 +79,14 @@ fn what_is_used_again_stays_and_a_scan_goes() {
 
 #[test]
 fn uses_within_a_second_are_one() {
-    let mut shard = Shard::default();
+    let mut shard = shard();
     put(&mut shard, 1, 0);
     for now_ms in [1, 300, 600, 999] {
         assert!(touch(&mut shard, 1, now_ms));
     }
     put(&mut shard, 2, 1000);
     assert_eq!(
-        evicted(&mut shard, WEIGHT),
+        evicted(&mut shard, 1),
         [1],
         "it was used only while it was new"
     );
@@ -69,39 +94,66 @@ fn uses_within_a_second_are_one() {
 
 #[test]
 fn what_comes_back_soon_goes_to_main() {
-    let mut shard = Shard::default();
+    let mut shard = shard();
     put(&mut shard, 1, 0);
     assert_eq!(evicted(&mut shard, 0), [1]);
     put(&mut shard, 1, 1);
     for name in 2..12 {
         put(&mut shard, name, 2);
     }
-    assert_eq!(evicted(&mut shard, 2 * WEIGHT), (2..11).collect::<Vec<_>>());
+    assert_eq!(evicted(&mut shard, 2), (2..11).collect::<Vec<_>>());
     assert!(touch(&mut shard, 1, 3));
 }
 
 #[test]
 fn an_entry_of_the_same_name_is_replaced() {
-    let mut shard = Shard::default();
+    let mut shard = shard();
     put(&mut shard, 1, 0);
-    let entry = Entry::Page {
-        vid: vid(1),
-        page_index: 0,
-        page: Bytes::from_static(b"new"),
-    };
-    let replaced = shard.insert(1 << 20, entry, 7, 0);
-    assert!(matches!(replaced, Some((_, WEIGHT))));
-    assert_eq!(shard.audit(), (7, 1));
-    assert_eq!(shard.page(1 << 20, vid(1), 0, 0).unwrap(), "new");
-    assert!(shard.page(1 << 20, vid(1), 1, 0).is_none());
+    store(&mut shard, 1, b"new", None, 0);
+    assert_eq!(audit(&shard), (weight() + 3, 1));
+    assert_eq!(page(&mut shard, 1, 0).unwrap(), "new");
+    assert!(page(&mut shard, 2, 0).is_none());
+}
+
+#[test]
+fn what_is_pinned_never_makes_room() {
+    let mut shard = shard();
+    for name in 0..4 {
+        store(&mut shard, name, b"", Some(Target::Pinned), 0);
+        put(&mut shard, 10 + name, 0);
+    }
+    assert_eq!(evicted(&mut shard, 4), [10, 11, 12, 13]);
+    assert!(shard.evict().is_none());
+    assert!((0..4).all(|name| touch(&mut shard, name, 0)));
+}
+
+#[test]
+fn what_leaves_tells_whether_it_was_used_after_its_first_second() {
+    let mut shard = shard();
+    for (name, used_ms, expected) in [(1, 900, false), (2, 2000, true)] {
+        put(&mut shard, name, 0);
+        assert!(touch(&mut shard, name, used_ms));
+        let removed = shard.evict().unwrap();
+        assert_eq!(removed.links.was_hit(), expected, "used at {used_ms}");
+    }
+}
+
+#[test]
+fn nodes_are_used_again() {
+    let mut shard = shard();
+    for name in 0..1000 {
+        put(&mut shard, name, 0);
+        evicted(&mut shard, 10);
+    }
+    assert!(shard.slots.page_ids().count() <= 11);
 }
 
 #[test]
 fn clocks_that_wrap_around_count_uses_still() {
-    let mut shard = Shard::default();
+    let mut shard = shard();
     let start = i64::from(u32::MAX) - 500;
     put(&mut shard, 1, start);
     put(&mut shard, 2, start);
     assert!(touch(&mut shard, 2, start + 1200));
-    assert_eq!(evicted(&mut shard, WEIGHT), [1]);
+    assert_eq!(evicted(&mut shard, 1), [1]);
 }
