@@ -4,5 +4,6 @@
 //! Each module belongs to one crate, which counts; the admin listener registers and prints.
 
 pub mod cache;
+pub mod disk;
 pub mod gateway;
 pub mod origin;
