@@ -1,7 +1,9 @@
 //! Tests of the whole store, most of them on a simulated disk.
 
+mod crash;
 mod faults;
 mod folders;
+mod model;
 mod rooms;
 mod sim;
 
