@@ -199,6 +199,6 @@ async fn a_store_that_makes_room_never_lies_after_a_crash_at_any_call() {
             last,
         ]
     };
-    let ops: Vec<Op> = (0..8).flat_map(round).collect();
+    let ops: Vec<Op> = (0..6).flat_map(round).collect();
     check(&ops, Forgetting::Right).await;
 }

@@ -11,12 +11,12 @@ const MIB: u64 = 1024 * 1024;
 async fn the_capacity_is_used_to_99_per_cent_and_never_exceeded() {
     for page_bytes in [300, 1024, 5000, 8192] {
         let settings = DiskSettings {
-            capacity_bytes: 8 * MIB,
+            capacity_bytes: 4 * MIB,
             page_bytes_max: 8192,
             ..settings()
         };
         let fixture = Fixture::open(Arc::new(Sim::new()), settings);
-        let count = 16 * MIB / page_bytes;
+        let count = 8 * MIB / page_bytes;
         for index in 0..count {
             let length = usize::try_from(page_bytes).unwrap();
             while fixture.store.put(id(index), page(index, length)) != Put::Taken {
@@ -26,10 +26,10 @@ async fn the_capacity_is_used_to_99_per_cent_and_never_exceeded() {
                 fixture.store.flush().await.unwrap();
                 let bytes: usize = fixture.device.image().values().map(Vec::len).sum();
                 assert_eq!(bytes as u64, fixture.store.stats().used_bytes);
-                assert!(bytes as u64 <= 8 * MIB);
+                assert!(bytes as u64 <= 4 * MIB);
                 if index > count / 2 {
                     assert!(
-                        bytes as u64 >= 8 * MIB * 99 / 100,
+                        bytes as u64 >= 4 * MIB * 99 / 100,
                         "{bytes} of {page_bytes}"
                     );
                 }
