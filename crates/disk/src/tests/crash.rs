@@ -202,3 +202,23 @@ async fn a_store_that_makes_room_never_lies_after_a_crash_at_any_call() {
     let ops: Vec<Op> = (0..6).flat_map(round).collect();
     check(&ops, Forgetting::Right).await;
 }
+
+/// Goal: a segment that had made room and is brought back by a crash shows nothing that was removed
+/// in a later one that had made room as well.
+/// Method: the later one is taken away, whichever it is.
+#[tokio::test]
+async fn segments_that_a_crash_brings_back_are_not_believed() {
+    use Op::{Flush, Put, Remove};
+    let (first, second) = ([Put(0, 100), Flush], [Remove(0), Flush]);
+    let fill = [1, 2, 3, 4].map(|index| Put(index, 4000));
+    let ops: Vec<Op> = [&first[..], &fill, &second, &fill].concat();
+    let (sim, _) = run(&ops).await;
+    let image = sim.image();
+    assert!(image.len() > 3, "{} segments", image.len());
+    for gone in image.keys() {
+        let mut image = image.clone();
+        image.remove(gone);
+        let fixture = Fixture::open(Arc::new(Sim::of(image)), settings());
+        assert_eq!(fixture.store.get(id(0)).await, None, "without {gone}");
+    }
+}
