@@ -5,13 +5,14 @@
 //! always ask for checksums, so that the record knows them.
 
 use std::{
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use forebay_s3::{
     operation::{ObjectId, Operation, ReadObject},
-    range::{ByteRange, RangeHeader},
+    range::RangeHeader,
     uri,
 };
 use forebay_store::{Body, Caller, PayloadProof, Query, Request};
@@ -117,11 +118,11 @@ impl Template {
         request
     }
 
-    /// A GET of some bytes of this version and no other.
-    pub(crate) fn extent(&self, version: &Version, range: ByteRange, now: Instant) -> Request {
+    /// A GET of some bytes, one at least, of this version and no other.
+    pub(crate) fn extent(&self, version: &Version, range: Range<u64>, now: Instant) -> Request {
         let range = RangeHeader::FromTo {
-            first: range.start(),
-            last: range.end() - 1,
+            first: range.start,
+            last: range.end - 1,
         };
         let mut request = self.get(Some(range), now);
         request.headers.insert(header::IF_MATCH, tag(version));

@@ -35,6 +35,11 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// Where the counters of the object's bucket stood.
+    pub(crate) fn bucket_epoch(&self) -> u64 {
+        self.bucket
+    }
+
     /// Hash of the object's bucket and key together.
     pub(crate) fn key_hash(&self) -> u64 {
         self.hashes.key

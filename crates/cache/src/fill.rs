@@ -60,7 +60,16 @@ pub(crate) enum Purpose {
     Extent {
         version: Arc<Version>,
         range: Range<u64>,
+        source: Source,
     },
+}
+
+/// Where a fill's bytes come from at first: what the disk turns out not to have comes from the
+/// origin after all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Origin,
+    Disk,
 }
 
 /// How far a fill goes before its readers, and whether pages are made of its bytes.
@@ -183,6 +192,14 @@ impl Fill {
             && state.covers.contains(&position)
             && position >= kept_from
             && position <= state.next.saturating_add(before_bytes_max)
+    }
+
+    /// Where the bytes of an extent come from at first.
+    pub(crate) fn source(&self) -> Option<Source> {
+        match &self.purpose {
+            Purpose::Extent { source, .. } => Some(*source),
+            Purpose::Learn { .. } => None,
+        }
     }
 
     /// Keeps a place for as long as it lasts.

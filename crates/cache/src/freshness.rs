@@ -58,10 +58,16 @@ pub(crate) enum Against {
     Refused,
     /// When the origin last vouched for it, a write of unknown outcome might still have come.
     Doubt,
+    /// It is of an earlier run of the gateway, and the origin has not vouched for it in this one:
+    /// what was written meanwhile nobody knows.
+    Restored,
 }
 
 /// Judges a version by its ages.
 pub(crate) fn judge(coherence: Coherence, ages: Ages) -> Freshness {
+    if ages.against == Against::Restored {
+        return Freshness::Stale(Stale::default());
+    }
     let (ttl, tti, stale) = match coherence {
         Coherence::Exclusive if ages.against == Against::Doubt => {
             return Freshness::Stale(Stale::default());
@@ -146,6 +152,9 @@ mod tests {
             (Coherence::Immutable, ages(0, 0, Against::Doubt), FOR_EVER),
             (Coherence::Exclusive, ages(long, long, none), FOR_EVER),
             (Coherence::Exclusive, ages(0, 0, Against::Doubt), NO),
+            (Coherence::Exclusive, ages(0, 0, Against::Restored), NO),
+            (Coherence::Immutable, ages(0, 0, Against::Restored), NO),
+            (bounded(60, None), ages(0, 0, Against::Restored), NO),
         ] {
             assert_eq!(judge(coherence, ages), expected, "{coherence:?} {ages:?}");
         }

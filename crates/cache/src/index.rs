@@ -465,4 +465,4 @@ impl Index {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,18 +4,19 @@ use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use forebay_pages::Arena;
-use forebay_s3::{operation::ObjectId, range::ByteRange};
+use forebay_s3::operation::ObjectId;
 use forebay_store::{Body, Budget, Clock, Error, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
 use crate::{
     ask::{EXTENT_BYTES_MAX, Template},
+    disk::{Disk, DiskPart},
     doubts::Doubts,
     epochs::Stamp,
-    fill::{Attachment, Fill, Purpose},
+    fill::{Attachment, Fill, Purpose, Source},
     fills::{Fills, Joined, Wanted},
-    index::{Index, Limits, Nobody},
-    policy::{Keep, Policies},
+    index::{GoneSink, Index, Limits, Nobody, Written},
+    policy::{Keep, Place, Policies},
     pump,
     read_ahead::{RangeRead, ReadAhead},
     revalidate::Revalidations,
@@ -47,7 +48,8 @@ pub(crate) struct Layer {
     pub inner: Arc<dyn Store>,
     pub settings: CacheSettings,
     pub policies: Policies,
-    pub index: Index,
+    pub index: Arc<Index>,
+    pub disk: Option<Arc<Disk>>,
     pub fills: Fills,
     pub revalidations: Revalidations,
     read_ahead: ReadAhead,
@@ -66,8 +68,11 @@ impl Layer {
         clock: Clock,
         budget: Budget,
         metrics: CacheMetrics,
+        disk: Option<DiskPart>,
     ) -> Self {
-        let capacity_bytes = settings.capacity_bytes;
+        let disk = disk.map(|part| Arc::new(Disk::new(part, metrics.clone())));
+        let on_disk_bytes = disk.as_ref().map_or(0, |disk| disk.footprint_bytes());
+        let capacity_bytes = settings.capacity_bytes.saturating_sub(on_disk_bytes);
         let arena_bytes = capacity_bytes + capacity_bytes / STILL_SENT_DIVISOR;
         let arena = Arena::new(arena_bytes).unwrap_or_else(|error| {
             tracing::warn!(%error, "page memory lies on the heap: no file for it");
@@ -79,7 +84,14 @@ impl Layer {
             pins_max: PINS_MAX,
         };
         let page_bytes = settings.page_bytes;
-        let index = Index::new(limits, page_bytes, Arc::new(Nobody), metrics.clone());
+        let sink: Arc<dyn GoneSink> = match &disk {
+            Some(disk) => Arc::clone(disk) as Arc<dyn GoneSink>,
+            None => Arc::new(Nobody),
+        };
+        let index = Arc::new(Index::new(limits, page_bytes, sink, metrics.clone()));
+        if let Some(disk) = &disk {
+            disk.connect(&index);
+        }
         let policies = Policies::new(&settings);
         let start = clock.now();
         let fills = Fills::default();
@@ -88,6 +100,7 @@ impl Layer {
             settings,
             policies,
             index,
+            disk,
             fills,
             revalidations: Revalidations::default(),
             read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
@@ -110,10 +123,93 @@ impl Layer {
         i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Stores a record that has no page, if its policy lets it be kept.
+    /// Stores a record that has no page and came from the origin, if its policy lets it be kept.
     pub(crate) fn keep_record(&self, version: &Arc<Version>) {
-        if version.policy.keep != Keep::No {
-            self.index.put_version(Arc::clone(version), self.now_ms());
+        if version.policy.keep == Keep::No {
+            return;
+        }
+        self.index.put_version(Arc::clone(version), self.now_ms());
+        if let Some(disk) = &self.disk {
+            disk.learned(version);
+        }
+    }
+
+    /// The record of an object from the disk, if there is one; it is in memory afterwards.
+    pub(crate) async fn load(&self, object: &ObjectId) -> Option<Arc<Version>> {
+        let disk = self.disk.as_ref()?;
+        let stamp = || self.index.stamp(object);
+        let keep = |version| self.keep_loaded(version);
+        disk.load(object, stamp, &self.policies, keep).await
+    }
+
+    /// Stores a record that came from the disk.
+    fn keep_loaded(&self, version: Version) -> Arc<Version> {
+        let (now_ms, page) = (self.now_ms(), version.page.clone());
+        let version = Arc::new(version);
+        let length = page.as_ref().map_or(0, |page| page.len() as u64);
+        if page.is_some() && version.policy.place == Place::Disk {
+            return version;
+        }
+        let Some(room) = self.index.room_for_version(&version, length) else {
+            return version;
+        };
+        let kept = match page.map(|page| self.arena.store(&[page])) {
+            None => version,
+            Some(None) => return version,
+            Some(Some(page)) => Arc::new(version.with_page(page)),
+        };
+        self.index.put_version_in(room, Arc::clone(&kept), now_ms);
+        kept
+    }
+
+    /// Writes what was used to the disk, and closes that.
+    pub(crate) async fn close(&self) {
+        let Some(disk) = &self.disk else { return };
+        for version in self.used_versions() {
+            self.keep_on_disk(&version).await;
+        }
+        disk.close().await;
+    }
+
+    /// Records in memory that were used, and that may lie on disk.
+    pub(crate) fn used_versions(&self) -> Vec<Arc<Version>> {
+        let mut used = Vec::new();
+        self.index.visit(&mut |version, standing| {
+            if standing.hit && version.policy.place != Place::Memory {
+                used.push(Arc::clone(version));
+            }
+        });
+        used
+    }
+
+    /// Writes a record and the pages of it that are in memory to the disk.
+    pub(crate) async fn keep_on_disk(&self, version: &Version) {
+        let Some(disk) = &self.disk else { return };
+        disk.keep_record(version).await;
+        if version.page.is_some() {
+            return;
+        }
+        for page_index in 0..version.size_bytes.div_ceil(version.policy.page_bytes.get()) {
+            if let Some(page) = self.index.page(version.vid, page_index, self.now_ms()) {
+                disk.keep_page(version.vid, page_index, page).await;
+            }
+        }
+    }
+
+    /// Makes everything that a write may have changed unknown, in memory and on disk.
+    pub(crate) fn invalidate(&self, written: &Written) {
+        self.index.invalidate(written);
+        // After the counters have moved on: see `Disk::put_record`. A bucket's are on disk as well.
+        if let (Some(disk), Written::Object(bucket, key)) = (&self.disk, written) {
+            disk.forget_name(bucket, key);
+        }
+    }
+
+    /// Removes a record that is no longer the current one.
+    pub(crate) fn forget(&self, version: &Arc<Version>) {
+        self.index.forget(version);
+        if let Some(disk) = &self.disk {
+            disk.forget(&version.object);
         }
     }
 
@@ -144,8 +240,14 @@ impl Layer {
             Told::Unchanged => {
                 self.metrics.validated.inc();
             }
-            Told::Superseded => self.index.forget(stored),
-            Told::Refused | Told::Failed | Told::Nothing => {}
+            Told::Superseded => self.forget(stored),
+            Told::Refused => {
+                // The one on disk does not know of it.
+                if let Some(disk) = &self.disk {
+                    disk.forget(&stored.object);
+                }
+            }
+            Told::Failed | Told::Nothing => {}
         }
         told
     }
@@ -208,13 +310,22 @@ impl Layer {
         Some(Body::pieces(pieces))
     }
 
-    /// Whether all pages of a range are here.
+    /// Whether all pages of a range are here, in memory or, most likely, on disk.
     pub(crate) fn has_pages(&self, version: &Version, range: &Range<u64>) -> bool {
         let page = |offset| version.policy.page_bytes.index_of(offset);
         version.page.is_some()
             || range.is_empty()
             || (page(range.start)..=page(range.end - 1))
-                .all(|page_index| self.index.has_page(version.vid, page_index))
+                .all(|page_index| self.has_page(version, page_index))
+    }
+
+    fn has_page(&self, version: &Version, page_index: u64) -> bool {
+        self.index.has_page(version.vid, page_index) || self.is_on_disk(version, page_index)
+    }
+
+    fn is_on_disk(&self, version: &Version, page_index: u64) -> bool {
+        let disk = self.disk.as_ref();
+        disk.is_some_and(|disk| disk.has_page(version.vid, page_index))
     }
 
     /// Joins or begins the fill that brings what is wanted of a version: the byte at a position,
@@ -228,20 +339,20 @@ impl Layer {
         let object = &version.object;
         let name_hash = self.index.name_hash(&object.bucket, &object.key);
         let joined = self.fills.extent(name_hash, version.vid, wanted, || {
-            let range = self.missing(version, wanted.position, wanted.end);
+            let (range, source) = self.missing(version, wanted.position, wanted.end);
             let purpose = Purpose::Extent {
                 version: Arc::clone(version),
                 range,
+                source,
             };
             Fill::new(object.clone(), purpose, self.index.stamp(object))
         });
         match &joined {
             Joined::Leader(attachment) => {
-                if let Purpose::Extent { range, .. } = &attachment.fill().purpose {
-                    let range = ByteRange::new(range.start, range.end)
-                        .expect("the range holds the byte at `position`");
-                    self.start(attachment, template.extent(version, range, self.now()));
-                }
+                let fill = Arc::clone(attachment.fill());
+                let filler = pump::run_extent(Arc::clone(self), fill, template.clone());
+                let task = tokio::spawn(filler).abort_handle();
+                attachment.fill().set_task(task);
             }
             Joined::Follower(_) => {
                 self.metrics.collapsed.inc();
@@ -293,34 +404,51 @@ impl Layer {
         }
     }
 
-    /// Whether the page that holds the byte at `position` is here.
+    /// The page at `start`, from the disk.
+    pub(crate) async fn page_on_disk(&self, version: &Version, start: u64) -> Option<Bytes> {
+        let page_bytes = version.policy.page_bytes;
+        let length = page_bytes.get().min(version.size_bytes - start);
+        let disk = self.disk.as_ref()?;
+        let page = disk.page(version.vid, page_bytes.index_of(start)).await;
+        page.filter(|page| page.len() as u64 == length)
+    }
+
+    /// Whether the page that holds the byte at `position` is in memory.
     pub(crate) fn has_page_at(&self, version: &Version, position: u64) -> bool {
         let page_index = version.policy.page_bytes.index_of(position);
         self.index.has_page(version.vid, page_index)
     }
 
-    /// The missing pages from that of `position` on, as bytes; between them a few that are here,
-    /// where fetching them again is cheaper than asking twice.
-    fn missing(&self, version: &Version, position: u64, end: u64) -> Range<u64> {
+    /// The pages from that of `position` on that are to be brought to memory at once, as bytes, and
+    /// from where: a row of those on disk, or else of those that are nowhere here, and between them
+    /// a few that are, where fetching them again is cheaper than asking twice.
+    fn missing(&self, version: &Version, position: u64, end: u64) -> (Range<u64>, Source) {
         let page_bytes = version.policy.page_bytes;
         let start = page_bytes.floor(position);
         let extent_end = start + EXTENT_BYTES_MAX.max(page_bytes.get());
         let end_max = page_bytes.ceil(end).min(version.size_bytes).min(extent_end);
         let mut end = page_bytes.ceil(start + 1).min(version.size_bytes);
+        let on_disk = |offset| self.is_on_disk(version, page_bytes.index_of(offset));
+        let next = |offset: u64| (offset + page_bytes.get()).min(end_max);
+        if on_disk(start) {
+            while end < end_max && !self.has_page_at(version, end) && on_disk(end) {
+                end = next(end);
+            }
+            return (start..end, Source::Disk);
+        }
         let mut reached = end;
         while reached < end_max && reached - end <= GAP_BYTES_MAX {
-            let is_missing = !self.has_page_at(version, reached);
-            reached = (reached + page_bytes.get()).min(end_max);
+            let is_missing = !self.has_page(version, page_bytes.index_of(reached));
+            reached = next(reached);
             if is_missing {
                 end = reached;
             }
         }
-        start..end
+        (start..end, Source::Origin)
     }
 
     /// Starts the filler of a fill, for which it asks `request`.
     pub(crate) fn start(self: &Arc<Self>, attachment: &Attachment, request: Request) {
-        self.metrics.fills.inc();
         let fill = attachment.fill();
         let filler = pump::run(Arc::clone(self), Arc::clone(fill), request);
         fill.set_task(tokio::spawn(filler).abort_handle());

@@ -19,12 +19,14 @@
 //! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
+//! | `disk` | what of it lies on disk |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
 
 mod answer;
 mod ask;
+mod disk;
 mod doubts;
 mod epochs;
 mod fill;
@@ -54,6 +56,7 @@ use forebay_s3::operation::Operation;
 use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
+pub use disk::DiskPart;
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
@@ -76,8 +79,32 @@ impl CacheLayer {
         metrics: CacheMetrics,
     ) -> Self {
         Self {
-            layer: Arc::new(Layer::new(inner, settings, clock, budget, metrics)),
+            layer: Arc::new(Layer::new(inner, settings, clock, budget, metrics, None)),
         }
+    }
+
+    /// The same with a part on disk.
+    pub fn with_disk(
+        inner: Arc<dyn Store>,
+        settings: CacheSettings,
+        (clock, budget): (Clock, Budget),
+        metrics: CacheMetrics,
+        disk: DiskPart,
+    ) -> Self {
+        let disk = Some(disk);
+        Self {
+            layer: Arc::new(Layer::new(inner, settings, clock, budget, metrics, disk)),
+        }
+    }
+
+    /// Writes what is read often to the disk, so that a restart finds it there, and closes that.
+    /// Without one there is nothing to do. It takes as long as the disk does: a limit is the
+    /// caller's, and what is not written by then is read from the origin again.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves unwritten what it had not come to.
+    pub async fn close(&self) {
+        self.layer.close().await;
     }
 
     /// Bytes that records, pages and their index take.

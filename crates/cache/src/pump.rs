@@ -22,11 +22,13 @@ use http_body::Body as HttpBody;
 use tokio::task::JoinHandle;
 
 use crate::{
-    fill::{End, Fill, Flow, Head, PagePieces, Purpose},
+    ask::Template,
+    disk::Disk,
+    fill::{End, Fill, Flow, Head, PagePieces, Purpose, Source},
     index::Stored,
     layer::Layer,
     plan::Method,
-    policy::Keep,
+    policy::{Keep, Place},
     version::{self, Asked, Learned, Told, Version},
 };
 
@@ -76,26 +78,113 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Runs a fill from its request to its end.
+/// Runs a fill that begins with a question to the origin.
 pub(crate) async fn run(layer: Arc<Layer>, fill: Arc<Fill>, request: Request) {
     let _end = EndOnDrop {
         layer: &layer,
         fill: &fill,
     };
+    ask(&layer, &fill, request).await;
+}
+
+/// Runs a fill of some bytes of a known version.
+pub(crate) async fn run_extent(layer: Arc<Layer>, fill: Arc<Fill>, template: Template) {
+    let _end = EndOnDrop {
+        layer: &layer,
+        fill: &fill,
+    };
+    let Purpose::Extent {
+        version,
+        range,
+        source,
+    } = &fill.purpose
+    else {
+        return;
+    };
+    if *source == Source::Disk
+        && let Some(first) = layer.page_on_disk(version, range.start).await
+    {
+        match from_disk(&layer, &fill, (version, range.clone()), first, &template).await {
+            Ok(()) => {}
+            Err(why) => broke_off(&layer, &fill, why),
+        }
+        return;
+    }
+    let request = template.extent(version, range.clone(), layer.now());
+    ask(&layer, &fill, request).await;
+}
+
+fn broke_off(layer: &Layer, fill: &Fill, why: &'static str) {
+    layer.metrics.fills_failed.inc();
+    tracing::debug!(key = %fill.object.key, why, "fill broke off");
+}
+
+/// Asks the origin, and reads what it answers to the end.
+async fn ask(layer: &Arc<Layer>, fill: &Arc<Fill>, request: Request) {
+    layer.metrics.fills.inc();
     let asked = layer.asked(&fill.object, fill.stamp);
     fill.asks();
     let answer = layer.inner.call(request).await;
     let begun = match &fill.purpose {
-        Purpose::Learn { stale } => judge_learned(&layer, &fill, asked, stale.as_ref(), answer),
-        Purpose::Extent { version, range } => {
-            judge_extent(&layer, &fill, asked, (version, range), answer)
+        Purpose::Learn { stale } => judge_learned(layer, fill, asked, stale.as_ref(), answer),
+        Purpose::Extent { version, range, .. } => {
+            judge_extent(layer, fill, asked, (version, range), answer)
         }
     };
     let Some((body, deposit)) = begun else { return };
-    if let Err(why) = pump(&layer, &fill, body, deposit.as_ref()).await {
-        layer.metrics.fills_failed.inc();
-        tracing::debug!(key = %fill.object.key, why, "fill broke off");
+    if let Err(why) = pump(layer, fill, body, deposit.as_ref(), None).await {
+        broke_off(layer, fill, why);
     }
+}
+
+/// Reads pages from the disk, `first` having been read already; what it turns out not to have, from
+/// the origin.
+async fn from_disk(
+    layer: &Arc<Layer>,
+    fill: &Arc<Fill>,
+    (version, range): (&Arc<Version>, Range<u64>),
+    first: Bytes,
+    template: &Template,
+) -> Result<(), &'static str> {
+    let covers = range.clone();
+    let (nothing, deposit) = begin(layer, fill, Arc::clone(version), covers, Body::empty());
+    let (mut storing, mut position, mut page) = (None, range.start, Some(first));
+    while let Some(bytes) = page {
+        if !poll_fn(|cx| fill.poll_read_on(cx)).await {
+            return Err("all readers left");
+        }
+        position += bytes.len() as u64;
+        storing = arrived(layer, fill, deposit.as_ref(), bytes, storing).await?;
+        page = None;
+        if position < range.end {
+            page = layer.page_on_disk(version, position).await;
+        }
+    }
+    let rest = if position == range.end {
+        nothing
+    } else {
+        layer.metrics.fills.inc();
+        let asked = layer.asked(&fill.object, fill.stamp);
+        let request = template.extent(version, position..range.end, layer.now());
+        let answer = layer.inner.call(request).await;
+        let learned = learned(layer, fill, asked, &answer);
+        match (learned, answer) {
+            (Some(found), Ok(response))
+                if found.version.vid == version.vid && found.covers == (position..range.end) =>
+            {
+                response.body
+            }
+            (learned, answer) => {
+                let found = learned.as_ref().map(|learned| &learned.version);
+                if version::is_superseded(version, &answer, found) {
+                    layer.forget(version);
+                    fill.conclude(Head::Changed, None);
+                }
+                return Err("the disk broke off, and the origin has no more of it");
+            }
+        }
+    };
+    pump(layer, fill, rest, deposit.as_ref(), storing).await
 }
 
 /// What an answer tells of the object's version, if it is one that may be kept.
@@ -166,7 +255,7 @@ fn judge_extent(
     }
     layer.metrics.fills_failed.inc();
     if version::is_superseded(version, &answer, learned.as_ref().map(|l| &l.version)) {
-        layer.index.forget(version);
+        layer.forget(version);
         fill.conclude(Head::Changed, None);
     } else {
         fill.conclude(Head::Declined, Some(answer));
@@ -209,9 +298,7 @@ fn begin(
     };
     let learns = matches!(fill.purpose, Purpose::Learn { .. });
     if room.is_some() && learns && shape == Shape::ManyPages {
-        layer
-            .index
-            .put_version(Arc::clone(&version), layer.now_ms());
+        layer.keep_record(&version);
     }
     let deposit = room.map(|room| {
         Arc::new(Deposit {
@@ -230,17 +317,13 @@ async fn pump(
     fill: &Arc<Fill>,
     mut body: Body,
     deposit: Option<&Arc<Deposit>>,
+    mut storing: Option<JoinHandle<()>>,
 ) -> Result<(), &'static str> {
-    let mut storing = None;
     loop {
         match next_event(fill, &mut body).await {
             Event::Bytes(bytes) => {
                 layer.metrics.fill_bytes.inc_by(bytes.len() as u64);
-                let pages = fill.push(bytes).map_err(|_| "more bytes than announced")?;
-                readers_first().await;
-                for page in pages {
-                    storing = store(layer, fill, deposit, page, storing).await;
-                }
+                storing = arrived(layer, fill, deposit, bytes, storing).await?;
             }
             Event::Ended => {
                 let page = fill.last_page().map_err(|_| "fewer bytes than announced")?;
@@ -248,7 +331,7 @@ async fn pump(
                     storing = store(layer, fill, deposit, page, storing).await;
                 } else if let Some(deposit) = deposit.filter(|d| d.version.size_bytes == 0) {
                     let version = Arc::new(deposit.version.with_page(Bytes::new()));
-                    layer.index.put_version(version, layer.now_ms());
+                    layer.keep_record(&version);
                 }
                 finished(storing).await;
                 fill.end(End::Whole);
@@ -261,6 +344,22 @@ async fn pump(
             Event::Abandoned => return Err("all readers left"),
         }
     }
+}
+
+/// Bytes have arrived: for the readers first, then for the cache.
+async fn arrived(
+    layer: &Arc<Layer>,
+    fill: &Arc<Fill>,
+    deposit: Option<&Arc<Deposit>>,
+    bytes: Bytes,
+    mut storing: Option<JoinHandle<()>>,
+) -> Result<Option<JoinHandle<()>>, &'static str> {
+    let pages = fill.push(bytes).map_err(|_| "more bytes than announced")?;
+    readers_first().await;
+    for page in pages {
+        storing = store(layer, fill, deposit, page, storing).await;
+    }
+    Ok(storing)
 }
 
 async fn next_event(fill: &Fill, body: &mut Body) -> Event {
@@ -337,31 +436,59 @@ fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
     fill.settle(page.end);
 }
 
-/// Room in the index first, which makes others leave the arena, then the copy.
+/// Puts a page where its policy wants it.
 fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
+    let version = &deposit.version;
+    match &layer.disk {
+        Some(disk) if version.policy.place == Place::Disk => {
+            let bytes = Bytes::from(page.pieces.concat());
+            offer(disk, deposit, page.start, bytes);
+            Stored::Yes
+        }
+        Some(disk) => match put_in_memory(layer, deposit, page) {
+            Ok(bytes) => {
+                offer(disk, deposit, page.start, bytes);
+                Stored::Yes
+            }
+            Err(stored) => stored,
+        },
+        None => put_in_memory(layer, deposit, page)
+            .err()
+            .unwrap_or(Stored::Yes),
+    }
+}
+
+/// What came from the origin is offered to the disk; what came from there it knows.
+fn offer(disk: &Disk, deposit: &Deposit, start: u64, bytes: Bytes) {
+    let version = &deposit.version;
+    match deposit.shape {
+        Shape::OnePage => disk.offer_record(&version.with_page(bytes)),
+        Shape::ManyPages => {
+            disk.offer_page(version, version.policy.page_bytes.index_of(start), &bytes);
+        }
+    }
+}
+
+/// Room in the index first, which makes others leave the arena, then the copy.
+fn put_in_memory(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Result<Bytes, Stored> {
     let (index, version, now_ms) = (&layer.index, &deposit.version, layer.now_ms());
     let length = page.end - page.start;
-    if deposit.shape == Shape::ManyPages && layer.has_page_at(version, page.start) {
-        return Stored::Yes;
-    }
+    let page_index = version.policy.page_bytes.index_of(page.start);
     let room = match deposit.shape {
         Shape::OnePage => index.room_for_version(version, length),
         Shape::ManyPages => index.room_for_page(length),
     };
-    let Some(room) = room else {
-        return Stored::NoRoom;
-    };
-    let Some(bytes) = layer.arena.store(&page.pieces) else {
-        return Stored::NoRoom;
-    };
-    match deposit.shape {
+    let room = room.ok_or(Stored::NoRoom)?;
+    let bytes = layer.arena.store(&page.pieces).ok_or(Stored::NoRoom)?;
+    let stored = match deposit.shape {
         Shape::OnePage => {
-            let version = Arc::new(version.with_page(bytes));
+            let version = Arc::new(version.with_page(bytes.clone()));
             index.put_version_in(room, version, now_ms)
         }
-        Shape::ManyPages => {
-            let page_index = version.policy.page_bytes.index_of(page.start);
-            index.put_page_in(room, version.vid, page_index, bytes, now_ms)
-        }
+        Shape::ManyPages => index.put_page_in(room, version.vid, page_index, bytes.clone(), now_ms),
+    };
+    match stored {
+        Stored::Yes => Ok(bytes),
+        Stored::Outdated | Stored::NoRoom => Err(stored),
     }
 }

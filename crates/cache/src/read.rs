@@ -35,6 +35,9 @@ const JOINS_MAX: u32 = 2;
 /// Times that an object may change under a request before anything of it was sent.
 const RESTARTS_MAX: u32 = 1;
 
+/// What `Cache-Status` says of a hit for which the disk was read.
+const FROM_DISK: &str = "disk";
+
 /// Answers from memory, or says `None`.
 pub(crate) fn hit(
     layer: &Arc<Layer>,
@@ -104,6 +107,8 @@ struct Reading {
     validated: bool,
     /// Freshness left, where nothing had to be asked.
     left_seconds: Option<i64>,
+    /// What `Cache-Status` says of a hit besides.
+    hit_detail: Option<&'static str>,
     used_stale: Option<UsedStale>,
 }
 
@@ -154,6 +159,7 @@ pub(crate) async fn read(
         collapsed: false,
         validated: false,
         left_seconds: None,
+        hit_detail: None,
         used_stale: None,
     };
     loop {
@@ -191,6 +197,10 @@ impl Reading {
         let layer = Arc::clone(&self.layer);
         let now_ms = layer.now_ms();
         let stored = layer.index.version(self.template.object(), now_ms);
+        let stored = match stored {
+            Some(version) => Some(version),
+            None => self.load().await,
+        };
         let Some(version) = stored else {
             self.forward.get_or_insert(Forward::UriMiss);
             return self.ask(None).await;
@@ -217,6 +227,13 @@ impl Reading {
             return self.complete(&version).await;
         }
         self.answer(version, None).await
+    }
+
+    /// The record from the disk.
+    async fn load(&mut self) -> Option<Arc<Version>> {
+        let version = self.layer.load(self.template.object()).await?;
+        self.hit_detail = Some(FROM_DISK);
+        Some(version)
     }
 
     /// Asks the origin what there is.
@@ -390,7 +407,10 @@ impl Reading {
     fn mark(&self, response: &mut Response) {
         response.cache = Some(match (self.used_stale, self.forward) {
             (Some(used), forward) => used.status(forward, self.forward_status),
-            (None, None) => hit_status(self.left_seconds),
+            (None, None) => CacheStatus {
+                detail: self.hit_detail,
+                ..hit_status(self.left_seconds)
+            },
             (None, Some(reason)) => CacheStatus {
                 forward_status: self.forward_status,
                 stored: response.status.is_success(),

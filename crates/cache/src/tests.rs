@@ -1,6 +1,7 @@
 //! The layer as a whole, over the memory store.
 
 mod coherence;
+mod disk;
 mod exclusive;
 mod extents;
 mod fills;

@@ -33,8 +33,8 @@ use crate::{
     freshness::{self, Against, Ages, Freshness},
     headers,
     plan::Method,
-    policy::{self, Policies, Policy},
-    settings::{Directives, PageBytes},
+    policy::{self, Place, Policies, Policy},
+    settings::Directives,
 };
 
 /// Names the bytes of one version, anywhere and for ever: pages are found by it.
@@ -95,6 +95,24 @@ struct Moments {
     refused_ms: AtomicI64,
     /// It is being validated in the background.
     is_revalidated: AtomicBool,
+}
+
+/// The moments of a record, as they lie on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "each is a moment in milliseconds")]
+pub(crate) struct Noted {
+    pub validated_ms: i64,
+    pub used_ms: i64,
+    pub doubt_until_ms: i64,
+}
+
+impl Noted {
+    /// Those of a record of an earlier run, whose clock nobody knows.
+    pub(crate) const NEVER_VALIDATED: Self = Self {
+        validated_ms: i64::MIN / 2,
+        used_ms: 0,
+        doubt_until_ms: i64::MIN,
+    };
 }
 
 impl Moments {
@@ -180,7 +198,7 @@ pub(crate) fn learn(
             &etag,
             size_bytes,
             answer.get("x-amz-version-id"),
-            policy.page_bytes,
+            &policy,
         ),
         policy,
         etag,
@@ -301,7 +319,7 @@ impl Vid {
         etag: &ETag,
         size_bytes: u64,
         version_id: Option<&HeaderValue>,
-        page_bytes: PageBytes,
+        policy: &Policy,
     ) -> Self {
         let mut hash = Sha256::new();
         let version_id = version_id.map_or(&b""[..], HeaderValue::as_bytes);
@@ -311,9 +329,19 @@ impl Vid {
             hash.update(field);
         }
         hash.update(size_bytes.to_le_bytes());
-        hash.update(page_bytes.get().to_le_bytes());
+        hash.update(policy.page_bytes.get().to_le_bytes());
         let digest: [u8; 32] = hash.finalize().into();
-        Self(u128::from_le_bytes(std::array::from_fn(|i| digest[i])))
+        let hash = u128::from_le_bytes(std::array::from_fn(|i| digest[i]));
+        Self(match policy.place {
+            Place::Memory => hash | 1,
+            Place::Everywhere | Place::Disk => hash & !1,
+        })
+    }
+
+    /// Whether pages of this version may be written to disk: the lowest bit says so, since a page
+    /// that leaves memory has no more than its name.
+    pub(crate) fn may_lie_on_disk(self) -> bool {
+        self.0 & 1 == 0
     }
 }
 
@@ -342,10 +370,28 @@ impl Version {
         freshness::judge(self.policy.coherence, self.ages(now_ms))
     }
 
+    /// What a record on disk says of its moments.
+    pub(crate) fn noted(&self) -> Noted {
+        let at = |moment: &AtomicI64| moment.load(Ordering::Relaxed);
+        Noted {
+            validated_ms: at(&self.moments.validated_ms),
+            used_ms: at(&self.moments.used_ms),
+            doubt_until_ms: self.doubt_until_ms,
+        }
+    }
+
+    /// Takes the moments of a record on disk.
+    pub(crate) fn note(&mut self, noted: Noted) {
+        self.moments = Moments::at(noted.validated_ms, noted.used_ms);
+        self.doubt_until_ms = noted.doubt_until_ms;
+    }
+
     /// Its ages at `now_ms`.
     pub(crate) fn ages(&self, now_ms: i64) -> Ages {
         let validated_ms = self.moments.validated_ms.load(Ordering::Relaxed);
-        let against = if self.moments.refused_ms.load(Ordering::Relaxed) >= validated_ms {
+        let against = if validated_ms == Noted::NEVER_VALIDATED.validated_ms {
+            Against::Restored
+        } else if self.moments.refused_ms.load(Ordering::Relaxed) >= validated_ms {
             Against::Refused
         } else if validated_ms < self.doubt_until_ms {
             Against::Doubt
@@ -353,7 +399,7 @@ impl Version {
             Against::Nothing
         };
         Ages {
-            validated_ms: now_ms - validated_ms,
+            validated_ms: now_ms.saturating_sub(validated_ms),
             used_ms: now_ms - self.moments.used_ms.load(Ordering::Relaxed),
             against,
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::page_store::{PageId, PageStore, Put, Refusal, Stats, Unwritten};
 
 /// Pages in a map; it forgets nothing until it is closed, and then all.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryPages {
     /// `None` once it is closed.
     pages: Mutex<Option<HashMap<PageId, Bytes>>>,
@@ -21,6 +21,12 @@ impl MemoryPages {
         Self {
             pages: Mutex::new(Some(HashMap::new())),
         }
+    }
+}
+
+impl Default for MemoryPages {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

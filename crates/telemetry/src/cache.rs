@@ -11,6 +11,8 @@
 //! | `forebay_cache_fills_unbudgeted_total`: those not kept, as memory in flight was used up | |
 //! | `forebay_cache_collapsed_total`: requests that joined a fill under way | |
 //! | `forebay_cache_read_ahead_bytes_total`, `forebay_cache_read_ahead_wasted_bytes_total` | |
+//! | `forebay_cache_disk_hit_bytes_total`: bytes read from the disk | |
+//! | `forebay_cache_disk_stored_total`, `forebay_cache_disk_not_stored_total` | |
 //! | `forebay_cache_validated_total`: stale records the origin called unchanged | |
 //! | `forebay_cache_stale_while_revalidate_total`, `forebay_cache_stale_if_error_total` | |
 //! | `forebay_cache_revalidations_refused_total`: for which there was no place | |
@@ -56,6 +58,12 @@ pub struct CacheMetrics {
     pub read_ahead_bytes: Counter,
     /// Those of them that were not read.
     pub read_ahead_wasted_bytes: Counter,
+    /// Bytes of pages and small objects read from the disk.
+    pub disk_hit_bytes: Counter,
+    /// Pages and records given to the disk.
+    pub disk_stored: Counter,
+    /// Those that it refused.
+    pub disk_not_stored: Counter,
     /// Stale records that the origin called unchanged.
     pub validated: Counter,
     /// Stale answers while the origin was asked.
@@ -152,6 +160,11 @@ impl CacheMetrics {
                 &self.fill_bytes,
             ),
             (
+                "disk_hit",
+                "Bytes of pages and small objects read from the disk",
+                &self.disk_hit_bytes,
+            ),
+            (
                 "read_ahead",
                 "Bytes asked for before a reader of ranges in a row asked for them",
                 &self.read_ahead_bytes,
@@ -184,6 +197,16 @@ impl CacheMetrics {
                 "collapsed",
                 "Requests that joined a fill under way",
                 &self.collapsed,
+            ),
+            (
+                "disk_stored",
+                "Pages and records given to the disk",
+                &self.disk_stored,
+            ),
+            (
+                "disk_not_stored",
+                "Pages and records that the disk refused",
+                &self.disk_not_stored,
             ),
             (
                 "validated",

@@ -5,10 +5,10 @@ use std::{ops::Range, sync::Arc};
 use forebay_store::{Body, Error, Forward, Response};
 use http::StatusCode;
 
-use super::{JOINS_MAX, RESTARTS_MAX, Reading};
+use super::{FROM_DISK, JOINS_MAX, RESTARTS_MAX, Reading};
 use crate::{
     ask::EXTENT_BYTES_MAX,
-    fill::{Attachment, Head},
+    fill::{Attachment, Head, Source},
     fills::{Joined, Wanted},
     reader::Reader,
     version::Version,
@@ -52,7 +52,7 @@ impl Reading {
         }
         let attachment = match attachment {
             Some(attachment) => Some(attachment),
-            None if layer.has_pages(&version, &(range.start..range.start + 1)) => None,
+            None if layer.has_page_at(&version, range.start) => None,
             None => match self.first_extent(&version, &range).await? {
                 Ok(attachment) => Some(attachment),
                 Err(found) => return Ok(found),
@@ -94,6 +94,9 @@ impl Reading {
             let (Joined::Leader(attachment) | Joined::Follower(attachment)) = joined;
             match attachment.head().await {
                 Head::Version(_) => {
+                    if attachment.fill().source() == Some(Source::Disk) {
+                        self.hit_detail = Some(FROM_DISK);
+                    }
                     self.forward_status
                         .get_or_insert(StatusCode::PARTIAL_CONTENT.as_u16());
                     return Ok(Ok(attachment));

@@ -5,9 +5,10 @@
 //! Operations come one after the other, so `strict` allows the current version and no other;
 //! what is allowed of questions and writes at the same time is in `strict` and `schedules`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use forebay_disk::memory::MemoryPages;
 use forebay_store::{
     Error,
     contract::requests::{self, Answer},
@@ -15,7 +16,10 @@ use forebay_store::{
 };
 use proptest::{collection::vec, prelude::*};
 
-use super::origin::{Fixture, KIB, MIB, Setup, settings};
+use super::{
+    disk::{FlakyPages, part},
+    origin::{Fixture, KIB, MIB, Setup, settings},
+};
 use crate::{CacheSettings, Coherence, StaleUse};
 
 const TTL_MS: u64 = 60_000;
@@ -75,6 +79,10 @@ enum Op {
         late: bool,
     },
     Settle,
+    /// The gateway stops, in order or not, and another run begins on the same disk.
+    Restart {
+        closed: bool,
+    },
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
@@ -98,6 +106,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => (0..300 * KIB).prop_map(|after| Op::Cut { after }),
         1 => any::<bool>().prop_map(|late| Op::Fail { late }),
         2 => Just(Op::Settle),
+        1 => any::<bool>().prop_map(|closed| Op::Restart { closed }),
     ]
 }
 
@@ -189,14 +198,20 @@ impl Model {
     }
 }
 
-async fn run(ops: Vec<Op>, coherence: Coherence, capacity_bytes: u64) {
+async fn run(ops: Vec<Op>, coherence: Coherence, room: Room) {
     let settings = CacheSettings {
-        capacity_bytes,
+        capacity_bytes: room.memory_bytes,
         coherence,
         ..settings()
     };
-    let fixture = Setup {
+    let disk = match room.disk {
+        OnDisk::Nothing => None,
+        OnDisk::Pages => Some(part(Arc::new(MemoryPages::new()))),
+        OnDisk::Flaky => Some(part(Arc::new(FlakyPages::default()))),
+    };
+    let mut fixture = Setup {
         settings,
+        disk,
         ..Setup::default()
     }
     .build()
@@ -208,10 +223,24 @@ async fn run(ops: Vec<Op>, coherence: Coherence, capacity_bytes: u64) {
         keys: BTreeMap::new(),
     };
     for op in ops {
-        apply(&fixture, &mut model, &op).await;
+        if let Op::Restart { closed } = op {
+            restart(&mut fixture, closed).await;
+        } else {
+            apply(&fixture, &mut model, &op).await;
+        }
     }
     fixture.settle().await;
     fixture.audit();
+}
+
+async fn restart(fixture: &mut Fixture, closed: bool) {
+    if closed {
+        fixture.settle().await;
+        for version in fixture.cache.layer.used_versions() {
+            fixture.cache.layer.keep_on_disk(&version).await;
+        }
+    }
+    fixture.restart();
 }
 
 async fn apply(fixture: &Fixture, model: &mut Model, op: &Op) {
@@ -290,6 +319,7 @@ async fn apply(fixture: &Fixture, model: &mut Model, op: &Op) {
         Op::Cut { after } => fixture.origin.store.script([Fault::CutAfter(after)]),
         Op::Fail { late: true } => fixture.origin.store.script([Fault::AnswerLost]),
         Op::Fail { late: false } => fixture.origin.store.script([Fault::Unavailable]),
+        Op::Restart { .. } => unreachable!("done by the caller"),
         Op::Settle => {
             fixture.settle().await;
             fixture.audit();
@@ -360,42 +390,93 @@ fn check(
     }
 }
 
-fn run_to_end(ops: Vec<Op>, coherence: Coherence, capacity_bytes: u64) {
+/// Where the cache may keep what.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    memory_bytes: u64,
+    disk: OnDisk,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum OnDisk {
+    Nothing,
+    Pages,
+    /// Pages that are gone, late or refused now and then.
+    Flaky,
+}
+
+const PLENTY: Room = Room {
+    memory_bytes: 64 * MIB,
+    disk: OnDisk::Nothing,
+};
+const LITTLE: Room = Room {
+    memory_bytes: 300 * KIB,
+    disk: OnDisk::Nothing,
+};
+const DISK: Room = Room {
+    memory_bytes: 500 * KIB,
+    disk: OnDisk::Pages,
+};
+const FLAKY_DISK: Room = Room {
+    memory_bytes: 500 * KIB,
+    disk: OnDisk::Flaky,
+};
+
+fn run_to_end(ops: Vec<Op>, coherence: Coherence, room: Room) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(run(ops, coherence, capacity_bytes));
+    runtime.block_on(run(ops, coherence, room));
+}
+
+/// Sequences of each test: 64 unless the environment asks for more.
+fn cases() -> u32 {
+    let text = std::env::var("FOREBAY_MODEL_CASES").ok();
+    text.map_or(64, |text| text.parse().expect("a number of sequences"))
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn no_answer_is_older_than_allowed_or_of_two_versions(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops, BOUNDED, 64 * MIB);
+        run_to_end(ops, BOUNDED, PLENTY);
     }
 
     #[test]
     fn stale_answers_are_within_their_bounds_and_say_so(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops, STALE, 64 * MIB);
+        run_to_end(ops, STALE, PLENTY);
     }
 
     #[test]
     fn strict_shows_the_current_version_and_no_other(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops, Coherence::Strict, 64 * MIB);
+        run_to_end(ops, Coherence::Strict, PLENTY);
     }
 
     #[test]
     fn exclusive_shows_nothing_from_before_a_write_that_passed(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops, Coherence::Exclusive, 64 * MIB);
+        run_to_end(ops, Coherence::Exclusive, PLENTY);
     }
 
     #[test]
     fn nor_when_the_cache_is_too_small(ops in vec(any_op(), 1..150)) {
-        run_to_end(ops.clone(), BOUNDED, 300 * KIB);
-        run_to_end(ops.clone(), STALE, 300 * KIB);
-        run_to_end(ops.clone(), Coherence::Strict, 300 * KIB);
-        run_to_end(ops, Coherence::Exclusive, 300 * KIB);
+        for coherence in [BOUNDED, STALE, Coherence::Strict, Coherence::Exclusive] {
+            run_to_end(ops.clone(), coherence, LITTLE);
+        }
+    }
+
+    #[test]
+    fn nor_with_a_disk_over_restarts(ops in vec(any_op(), 1..150)) {
+        for coherence in [BOUNDED, STALE, Coherence::Strict, Coherence::Exclusive] {
+            run_to_end(ops.clone(), coherence, DISK);
+        }
+    }
+
+    #[test]
+    fn nor_with_a_disk_that_forgets_and_refuses(ops in vec(any_op(), 1..150)) {
+        for coherence in [BOUNDED, STALE, Coherence::Strict, Coherence::Exclusive] {
+            run_to_end(ops.clone(), coherence, FLAKY_DISK);
+        }
     }
 }

@@ -26,7 +26,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{CacheLayer, CacheSettings, Coherence, PageBytes, StaleUse};
+use crate::{CacheLayer, CacheSettings, Coherence, DiskPart, PageBytes, StaleUse};
 
 pub(super) const KIB: u64 = 1024;
 pub(super) const MIB: u64 = 1024 * KIB;
@@ -58,10 +58,12 @@ pub(super) async fn soon<F: Future>(future: F) -> F::Output {
 }
 
 /// What a test may choose.
+#[derive(Clone)]
 pub(super) struct Setup {
     pub settings: CacheSettings,
     pub clock: Clock,
     pub budget_bytes: u64,
+    pub disk: Option<DiskPart>,
 }
 
 impl Default for Setup {
@@ -71,6 +73,7 @@ impl Default for Setup {
             settings: settings(),
             clock,
             budget_bytes: 64 * MIB,
+            disk: None,
         }
     }
 }
@@ -96,13 +99,11 @@ impl Setup {
 
     pub(super) fn over(self, inner: Arc<dyn Store>) -> CacheLayer {
         let budget = Budget::new(self.budget_bytes, Duration::from_secs(1));
-        CacheLayer::new(
-            inner,
-            self.settings,
-            self.clock,
-            budget,
-            CacheMetrics::default(),
-        )
+        let (settings, clock, metrics) = (self.settings, self.clock, CacheMetrics::default());
+        match self.disk {
+            None => CacheLayer::new(inner, settings, clock, budget, metrics),
+            Some(disk) => CacheLayer::with_disk(inner, settings, (clock, budget), metrics, disk),
+        }
     }
 
     /// A cache over a new origin with the bucket `bucket`.
@@ -120,8 +121,9 @@ impl Setup {
             .expect(200, &*origin)
             .await;
         origin.take_asked();
-        let cache = self.over(Arc::clone(&origin) as Arc<dyn Store>);
+        let cache = self.clone().over(Arc::clone(&origin) as Arc<dyn Store>);
         Fixture {
+            setup: self,
             origin,
             cache: Arc::new(cache),
             clock,
@@ -134,6 +136,7 @@ pub(super) struct Fixture {
     pub origin: Arc<Origin>,
     pub cache: Arc<CacheLayer>,
     pub clock: Clock,
+    setup: Setup,
 }
 
 impl Fixture {
@@ -158,6 +161,15 @@ impl Fixture {
 
     pub(super) async fn get(&self, key: &str) -> Answer {
         requests::get("bucket", key).expect(200, &*self.cache).await
+    }
+
+    /// Begins a new run of the gateway on the same disk.
+    pub(super) fn restart(&mut self) {
+        if let Some(disk) = &mut self.setup.disk {
+            disk.run += 1;
+        }
+        let origin = Arc::clone(&self.origin) as Arc<dyn Store>;
+        self.cache = Arc::new(self.setup.clone().over(origin));
     }
 
     /// Runs until no fill is under way.

@@ -1,0 +1,350 @@
+//! The part of the cache that lies on disk: what of it is written there, and how it is found.
+//!
+//! Pages lie under their version's id, so what is stale there is found by nobody. A version record,
+//! with the page of an object that has only one, lies under the hash of the object's name. It is
+//! what coherence is about, and so:
+//! - whoever stores a record that came from the origin, or removes one from memory for any reason
+//!   but room, removes that on disk ([`Disk::forget`]), which counts at once;
+//! - a record that leaves memory for room is written, and removed again if a write of its object
+//!   passed meanwhile (`gone`);
+//! - writes to a whole bucket move its counter on, which the record has as well (`record`);
+//! - a record of an earlier run of the gateway answers nothing until the origin has vouched for it.
+//!
+//! Admission: what comes from the origin for the second time, and what leaves memory after it was
+//! used there. Records of objects of many pages are always written, being small: without theirs,
+//! pages would be of no use after a restart. Records of explicit versions are not: nothing could
+//! find them to remove them when all of a key's versions are written to.
+//!
+//! Called by `layer`, `pump` and, through [`GoneSink`], by the index. A fault of it is a miss.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use bytes::Bytes;
+use forebay_disk::{PageId, PageStore, Put, Refusal};
+use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
+use forebay_telemetry::cache::CacheMetrics;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+use crate::{
+    epochs::Stamp,
+    index::{Cause, Gone, GoneEntry, GoneSink, Index},
+    policy::{Place, Policies},
+    version::{Version, Vid},
+};
+
+mod record;
+mod touches;
+
+use record::Reading;
+use record::RunId;
+use touches::Touches;
+
+/// The page number of records.
+const RECORD: u64 = u64::MAX;
+/// Touches that are remembered for each GiB of disk: of as many pages of 64 KiB as it holds.
+const TOUCHES_PER_GIB: u64 = 16 * 1024;
+const TOUCHES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The part on disk of one layer.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    store: Arc<dyn PageStore>,
+    index_bytes_max: u64,
+    run: RunId,
+    touches: Touches,
+    /// Whose entries go to disk; set once both are there.
+    index: OnceLock<Weak<Index>>,
+    loads: Mutex<HashMap<PageId, Arc<Load>>>,
+    metrics: CacheMetrics,
+}
+
+/// A record that is being read, for all who want it.
+#[derive(Debug, Default)]
+struct Load(OnceCell<Option<Arc<Version>>>);
+
+/// What the disk part of a layer is made of.
+#[derive(Debug, Clone)]
+pub struct DiskPart {
+    /// The store of pages.
+    pub store: Arc<dyn PageStore>,
+    /// Bytes that it holds at most.
+    pub capacity_bytes: u64,
+    /// Memory that its index takes at most: it counts as the layer's.
+    pub index_bytes_max: u64,
+    /// Another number at each start of the gateway.
+    pub run: u64,
+}
+
+impl Disk {
+    pub(crate) fn new(part: DiskPart, metrics: CacheMetrics) -> Self {
+        let DiskPart {
+            store,
+            capacity_bytes,
+            index_bytes_max,
+            run,
+        } = part;
+        let touches = (capacity_bytes >> 30).saturating_add(1) * TOUCHES_PER_GIB;
+        let touches = usize::try_from(touches.min(TOUCHES_MAX)).unwrap_or(usize::MAX);
+        Self {
+            store,
+            index_bytes_max,
+            run: RunId(run),
+            touches: Touches::new(touches),
+            index: OnceLock::new(),
+            loads: Mutex::default(),
+            metrics,
+        }
+    }
+
+    /// From now on what leaves `index` for room may be written.
+    pub(crate) fn connect(&self, index: &Arc<Index>) {
+        let connected = self.index.set(Arc::downgrade(index));
+        assert!(connected.is_ok(), "a disk belongs to one index");
+    }
+
+    /// Memory that it takes: what it remembers, and the index of the store.
+    pub(crate) fn footprint_bytes(&self) -> u64 {
+        self.touches.footprint_bytes() + self.index_bytes_max
+    }
+
+    /// Whether the page is here, most likely.
+    pub(crate) fn has_page(&self, vid: Vid, page_index: u64) -> bool {
+        self.store.contains(page_id(vid, page_index))
+    }
+
+    /// Reads a page.
+    pub(crate) async fn page(&self, vid: Vid, page_index: u64) -> Option<Bytes> {
+        let page = self.store.get(page_id(vid, page_index)).await?;
+        self.metrics.disk_hit_bytes.inc_by(page.len() as u64);
+        Some(page)
+    }
+
+    /// Reads the record of an object, once for all who come meanwhile, and stores it in memory.
+    pub(crate) async fn load(
+        &self,
+        object: &ObjectId,
+        stamp: impl Fn() -> Stamp,
+        policies: &Policies,
+        keep: impl Fn(Version) -> Arc<Version>,
+    ) -> Option<Arc<Version>> {
+        let id = record_id(object).filter(|id| self.store.contains(*id))?;
+        let load = Arc::clone(self.loads.lock().entry(id).or_default());
+        let _end = EndOfLoad {
+            disk: self,
+            id,
+            load: Arc::downgrade(&load),
+        };
+        let loaded = load.0.get_or_init(async || {
+            let stamp = stamp();
+            let bytes = self.store.get(id).await?;
+            let reading = Reading {
+                object,
+                run: self.run,
+                stamp,
+                policies,
+            };
+            let Some(version) = record::decode(bytes, reading) else {
+                self.store.remove(id);
+                return None;
+            };
+            let page_bytes = version.page.as_ref().map_or(0, Bytes::len);
+            self.metrics.disk_hit_bytes.inc_by(page_bytes as u64);
+            Some(keep(version))
+        });
+        loaded.await.clone()
+    }
+
+    /// Takes a record that came from the origin for the first time since it left memory, or never:
+    /// the one on disk is outdated. Of an object of many pages it is written at once.
+    pub(crate) fn learned(&self, version: &Version) {
+        if version.size_bytes <= version.policy.page_bytes.get() {
+            self.forget(&version.object);
+        } else if version.policy.place != Place::Memory {
+            self.put_record(version);
+        }
+    }
+
+    /// Takes the one page of an object, in its record, that came from the origin.
+    pub(crate) fn offer_record(&self, version: &Version) {
+        let is_wanted = match version.policy.place {
+            Place::Disk => true,
+            Place::Everywhere => self.touches.note(version.vid.0),
+            Place::Memory => false,
+        };
+        if is_wanted {
+            self.put_record(version);
+        }
+    }
+
+    /// Takes a page that came from the origin.
+    pub(crate) fn offer_page(&self, version: &Version, page_index: u64, page: &Bytes) {
+        let hash = version
+            .vid
+            .0
+            .rotate_left(64)
+            .wrapping_add(u128::from(page_index) << 7);
+        let is_second = || self.touches.note(hash ^ (hash >> 71));
+        let id = page_id(version.vid, page_index);
+        let is_wanted = match version.policy.place {
+            Place::Disk => true,
+            Place::Everywhere => is_second(),
+            Place::Memory => false,
+        };
+        if is_wanted && !self.store.contains(id) {
+            self.put(id, page.clone());
+        }
+    }
+
+    /// Writes a record, unless a write of its object has passed: one that passes meanwhile finds
+    /// the record here, or is seen here.
+    fn put_record(&self, version: &Version) {
+        let Some(id) = record_id(&version.object) else {
+            return;
+        };
+        self.put(id, record::encode(version, self.run));
+        let index = self.index.get().and_then(Weak::upgrade);
+        if !index.is_some_and(|index| index.is_current(&version.stamp)) {
+            self.store.remove(id);
+        }
+    }
+
+    fn put(&self, id: PageId, page: Bytes) -> Put {
+        let put = self.store.put(id, page);
+        match put {
+            Put::Taken => self.metrics.disk_stored.inc(),
+            Put::Refused(_) => self.metrics.disk_not_stored.inc(),
+        };
+        put
+    }
+
+    /// Writes a record at the end of a run, as fast as the disk takes it.
+    pub(crate) async fn keep_record(&self, version: &Version) {
+        if let Some(id) = record_id(&version.object) {
+            self.put_patiently(id, record::encode(version, self.run))
+                .await;
+        }
+    }
+
+    /// Writes a page at the end of a run.
+    pub(crate) async fn keep_page(&self, vid: Vid, page_index: u64, page: Bytes) {
+        let id = page_id(vid, page_index);
+        if !self.store.contains(id) {
+            self.put_patiently(id, page).await;
+        }
+    }
+
+    async fn put_patiently(&self, id: PageId, page: Bytes) {
+        let put = self.put(id, page.clone());
+        if put == Put::Refused(Refusal::QueueFull) && self.store.flush().await.is_ok() {
+            self.put(id, page);
+        }
+    }
+
+    /// Closes the store, all of whose pages are found again at the next start.
+    pub(crate) async fn close(&self) {
+        if let Err(error) = self.store.close().await {
+            tracing::warn!(%error, "closing the disk part of a cache failed");
+        }
+    }
+
+    /// Removes the record of an object.
+    pub(crate) fn forget(&self, object: &ObjectId) {
+        if let Some(id) = record_id(object) {
+            self.store.remove(id);
+        }
+    }
+
+    /// The same for an object in all its versions.
+    pub(crate) fn forget_name(&self, bucket: &BucketName, key: &ObjectKey) {
+        self.store.remove(name_id(bucket, key));
+    }
+
+    /// Removes a version's pages that the store may have.
+    fn forget_pages(&self, version: &Version) {
+        let page_count = version.size_bytes.div_ceil(version.policy.page_bytes.get());
+        for page_index in 0..page_count {
+            self.store.remove(page_id(version.vid, page_index));
+        }
+    }
+}
+
+/// Ends a load when the last who waits for it leaves.
+struct EndOfLoad<'a> {
+    disk: &'a Disk,
+    id: PageId,
+    load: Weak<Load>,
+}
+
+impl Drop for EndOfLoad<'_> {
+    fn drop(&mut self) {
+        let mut loads = self.disk.loads.lock();
+        if loads.get(&self.id).is_some_and(|load| {
+            load.0.initialized() && std::ptr::eq(Arc::as_ptr(load), self.load.as_ptr())
+        }) {
+            loads.remove(&self.id);
+        }
+    }
+}
+
+impl GoneSink for Disk {
+    fn gone(&self, gone: Gone) {
+        match (gone.cause, gone.entry) {
+            (Cause::Room, GoneEntry::Version(version)) => {
+                if gone.was_hit && version.policy.place != Place::Memory {
+                    self.put_record(&version);
+                }
+            }
+            (
+                Cause::Room,
+                GoneEntry::Page {
+                    vid,
+                    page_index,
+                    page,
+                },
+            ) => {
+                let id = page_id(vid, page_index);
+                if gone.was_hit && vid.may_lie_on_disk() && !self.store.contains(id) {
+                    self.put(id, page);
+                }
+            }
+            (Cause::Replaced, _) | (_, GoneEntry::Page { .. }) => {}
+            (Cause::Superseded | Cause::Invalidated, GoneEntry::Version(version)) => {
+                self.forget(&version.object);
+            }
+            (Cause::Purged, GoneEntry::Version(version)) => {
+                self.forget(&version.object);
+                self.forget_pages(&version);
+            }
+        }
+    }
+}
+
+fn page_id(vid: Vid, page_index: u64) -> PageId {
+    PageId {
+        content: vid.0.to_le_bytes(),
+        index: page_index,
+    }
+}
+
+/// Where the record of an object lies; `None` for an explicit version.
+fn record_id(object: &ObjectId) -> Option<PageId> {
+    let is_current = object.version.is_none();
+    is_current.then(|| name_id(&object.bucket, &object.key))
+}
+
+fn name_id(bucket: &BucketName, key: &ObjectKey) -> PageId {
+    let mut hash = Sha256::new();
+    hash.update((bucket.as_str().len() as u64).to_le_bytes());
+    hash.update(bucket.as_str());
+    hash.update(key.as_str());
+    let digest: [u8; 32] = hash.finalize().into();
+    PageId {
+        content: std::array::from_fn(|i| digest[i]),
+        index: RECORD,
+    }
+}
