@@ -15,6 +15,8 @@ use crate::{
     fill::{Attachment, Fill, Purpose},
     fills::{Fills, Joined, Wanted},
     index::{Index, Limits, Nobody},
+    kept::{self, table::Table},
+    negative::{self, Negatives},
     policy::{Keep, Policies},
     pump,
     read_ahead::{RangeRead, ReadAhead},
@@ -52,6 +54,8 @@ pub(crate) struct Layer {
     pub revalidations: Revalidations,
     read_ahead: ReadAhead,
     pub doubts: Doubts,
+    pub kept: Table,
+    pub negatives: Negatives,
     pub arena: Arena,
     pub budget: Budget,
     pub metrics: CacheMetrics,
@@ -73,9 +77,14 @@ impl Layer {
             tracing::warn!(%error, "page memory lies on the heap: no file for it");
             Arena::on_heap(arena_bytes)
         });
+        let kept_bytes = kept::share_bytes(&settings);
+        let kept = Table::new(kept_bytes, metrics.kept.clone());
+        let negative_bytes = negative::share_bytes(&settings);
+        let negatives = Negatives::new(negative_bytes, metrics.kept.clone());
+        let index_bytes = capacity_bytes - kept_bytes - negative_bytes;
         let limits = Limits {
-            capacity_bytes,
-            pin_bytes_max: capacity_bytes / PIN_DIVISOR,
+            capacity_bytes: index_bytes,
+            pin_bytes_max: index_bytes / PIN_DIVISOR,
             pins_max: PINS_MAX,
         };
         let page_bytes = settings.page_bytes;
@@ -92,6 +101,8 @@ impl Layer {
             revalidations: Revalidations::default(),
             read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
             doubts: Doubts::default(),
+            kept,
+            negatives,
             arena,
             budget,
             metrics,

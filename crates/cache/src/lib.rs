@@ -33,7 +33,9 @@ mod freshness;
 mod headers;
 #[allow(dead_code, reason = "what operators ask of it has no caller yet")]
 mod index;
+mod kept;
 mod layer;
+mod negative;
 mod plan;
 mod policy;
 mod pump;
@@ -54,6 +56,7 @@ use forebay_s3::operation::Operation;
 use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
+pub use kept::settings::{KeptSettings, Lasting};
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
@@ -80,9 +83,10 @@ impl CacheLayer {
         }
     }
 
-    /// Bytes that records, pages and their index take.
+    /// Bytes that records, pages, kept answers and their index take.
     pub fn used_bytes(&self) -> u64 {
-        self.layer.index.used_bytes()
+        let layer = &self.layer;
+        layer.index.used_bytes() + layer.kept.used_bytes() + layer.negatives.used_bytes()
     }
 
     fn read<'a>(&self, method: Method, request: Request) -> Answering<'a> {
@@ -96,7 +100,7 @@ impl CacheLayer {
         };
         match read::hit(&self.layer, &plan, &read.object, &request) {
             Some(answer) => Box::pin(future::ready(answer)),
-            None => Box::pin(read::read(Arc::clone(&self.layer), plan, request)),
+            None => Box::pin(negative::read(Arc::clone(&self.layer), plan, request)),
         }
     }
 
@@ -127,7 +131,10 @@ impl Store for CacheLayer {
             Operation::HeadObject(_) => self.read(Method::Head, request),
             operation => match write::written(operation) {
                 Some(written) => Box::pin(write::write(Arc::clone(&self.layer), written, request)),
-                None => self.pass(request),
+                None => match kept::Asked::of(&self.layer, &request) {
+                    Some(asked) => Box::pin(kept::answer(Arc::clone(&self.layer), asked, request)),
+                    None => self.pass(request),
+                },
             },
         }
     }

@@ -196,7 +196,7 @@ pub(crate) fn learn(
 }
 
 /// What the origin says of its answer's age, when it is a cache itself.
-fn told_age_ms(answer: &HeaderMap) -> i64 {
+pub(crate) fn told_age_ms(answer: &HeaderMap) -> i64 {
     let text = answer
         .get(header::AGE)
         .and_then(|value| value.to_str().ok());

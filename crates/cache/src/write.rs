@@ -143,7 +143,7 @@ impl Guard {
     }
 
     fn invalidate(&self) {
-        self.for_each_written(|written| self.layer.index.invalidate(written));
+        self.for_each_written(|written| self.layer.invalidate(written));
     }
 
     fn for_each_written(&self, act: impl Fn(&Written)) {

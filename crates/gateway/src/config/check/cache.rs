@@ -1,6 +1,6 @@
 //! Judges a cache layer: how much memory it takes, how stale its answers may be.
 
-use forebay_cache::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
+use forebay_cache::{CacheSettings, Coherence, Directives, KeptSettings, PageBytes, StaleUse};
 
 use super::{Rule, Section, Surroundings, Wrong, rules::check_rules, server::seconds, shown_bytes};
 use crate::config::{
@@ -43,6 +43,7 @@ pub(super) fn check_cache(
         page_bytes,
         coherence,
         rules: Vec::new(),
+        kept: KeptSettings::default(),
         client_directives: table.choice("client_directives", client_directives, &words),
         origin_directives: table.choice("origin_directives", origin_directives, &words),
     };
