@@ -6,6 +6,7 @@ mod extents;
 mod fills;
 mod kept;
 mod model;
+mod negative;
 mod origin;
 mod origins;
 mod reads;

@@ -23,7 +23,7 @@ use super::{
     origin::{Fixture, MIB, Setup, settings, soon},
     writes::Late,
 };
-use crate::{CacheSettings, Coherence, Directives, KeptSettings, Lasting};
+use crate::{CacheSettings, Coherence, Directives, KeptSettings, Lasting, Matching, Policy, Rule};
 
 mod model;
 
@@ -476,4 +476,54 @@ async fn kept_answers_have_a_bounded_part_of_the_capacity_and_the_used_stay() {
     drop(delete.send(&*fixture.cache).await);
     assert_eq!(fixture.cache.layer.kept.used_bytes(), 0);
     assert!(count(KeptEvent::Invalidated) > 10);
+}
+
+#[tokio::test]
+async fn a_bucket_whose_objects_may_change_around_the_gateway_is_not_kept_until_a_write() {
+    let rule = |buckets: &str, prefix: Option<&str>, coherence| Rule {
+        matching: Matching {
+            buckets: vec![buckets.to_owned()],
+            prefix: prefix.map(str::to_owned),
+            ..Matching::default()
+        },
+        policy: Policy {
+            coherence,
+            ..settings().policy()
+        },
+    };
+    let bounded = settings().coherence;
+    for (rules, coherence, is_kept) in [
+        (
+            vec![rule("bucket", None, Coherence::Strict)],
+            Coherence::Exclusive,
+            false,
+        ),
+        (
+            vec![rule("b*", Some("a/"), bounded)],
+            Coherence::Exclusive,
+            false,
+        ),
+        (
+            vec![rule("other", None, Coherence::Strict)],
+            Coherence::Exclusive,
+            true,
+        ),
+        (
+            vec![rule("bucket", None, Coherence::Exclusive)],
+            bounded,
+            true,
+        ),
+        (
+            vec![rule("bucket", Some("a/"), Coherence::Exclusive)],
+            bounded,
+            false,
+        ),
+    ] {
+        let mut setup = setup(coherence, KeptSettings::default());
+        setup.settings.rules.clone_from(&rules);
+        let fixture = setup.build().await;
+        keys(&fixture, "").await;
+        let asked = asks(&fixture, listing("")).await;
+        assert_eq!(asked, usize::from(!is_kept), "{rules:?}");
+    }
 }
