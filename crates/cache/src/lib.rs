@@ -1,10 +1,11 @@
 //! The cache layer: keeps what passes from a store to its clients, and answers from it.
 //!
-//! [`CacheLayer`] is for `GetObject` and `HeadObject`; writes pass through it and invalidate what
-//! they may have changed; every other operation passes untouched. What it keeps is of two kinds,
-//! in one `index`: *version records* (`version`: what is known of an object's current version)
-//! and *pages* of versions. A page is found by its version's id alone, so it can age out but never
-//! be wrong: coherence is only about the small records.
+//! [`CacheLayer`] is for `GetObject` and `HeadObject`, and for listings and what is said of
+//! buckets; writes pass through it and invalidate what they may have changed; every other operation
+//! passes untouched. What it keeps of objects is of two kinds, in one `index`: *version records*
+//! (`version`: what is known of an object's current version) and *pages* of versions. A page is
+//! found by its version's id alone, so it can age out but never be wrong: coherence is only about
+//! the small records.
 //!
 //! The way of a read:
 //!
@@ -18,6 +19,8 @@
 //! | `reader` | a body from pages and fills |
 //! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
+//! | `negative` | that an object is missing, for a moment |
+//! | `kept` | other answers, kept whole |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.

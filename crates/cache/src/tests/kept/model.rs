@@ -161,6 +161,8 @@ fn check(ops: &[Op], capacity_bytes: u64) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn a_listing_through_exclusive_is_the_stores_own(
         ops in prop::collection::vec(any_op(), 1..80)
