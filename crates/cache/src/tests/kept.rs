@@ -135,6 +135,9 @@ async fn each_write_drops_the_listings_it_may_change() {
             assert_eq!(asks(&fixture, listing(prefix)).await, 1, "{name} {prefix}");
         }
         assert_eq!(asks(&fixture, delimited()).await, 1, "{name}");
+        let own_name = usize::from(name != "copy");
+        let asked = asks(&fixture, listing("a/1")).await;
+        assert_eq!(asked, own_name, "{name}: the key is the prefix");
         let elsewhere = asks(&fixture, listing("b/")).await;
         assert_eq!(elsewhere, usize::from(drops_all), "{name}");
         fixture.cache.layer.kept.audit();
@@ -229,11 +232,19 @@ async fn a_listing_asked_for_before_a_write_is_neither_kept_nor_joined_after_it(
     let cache = Arc::clone(&fixture.cache);
     let later = tokio::spawn(async move { listing("a/").expect(200, &*cache).await });
     fixture.origin.was_asked(2).await;
-    fixture.origin.gate.open();
+    // The old one ends, and the new one, which is longer, does not yet.
+    fixture.origin.gate.close_at(begun.body.length().unwrap());
     let (old, _) = begun.body.collect(usize::MAX).await.unwrap();
     assert!(!String::from_utf8_lossy(&old).contains("a/3"));
+    let cache = Arc::clone(&fixture.cache);
+    let joined = tokio::spawn(async move { listing("a/").expect(200, &*cache).await });
+    while fixture.metrics().collapsed.get() == 0 && !joined.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    fixture.origin.gate.open();
     let keys_of = |answer: &Answer| answer.elements("Key").len();
     assert_eq!(keys_of(&later.await.unwrap()), 3);
+    assert_eq!(keys_of(&joined.await.unwrap()), 3);
     assert_eq!(keys(&fixture, "a/").await.len(), 3);
     fixture.cache.layer.kept.audit();
 }

@@ -1,7 +1,8 @@
 //! Goal: where every write passes the layer, a listing through it is the store's own at each step.
-//! Method: random writes and listings; the store beneath is the model.
+//! Method: random writes and listings; the store beneath is the model. After each write the last
+//! listings are asked for again, as the same one rarely comes twice by itself.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use forebay_store::contract::requests::{self, Builder};
 use proptest::prelude::*;
@@ -10,6 +11,8 @@ use super::{all_for, setup};
 use crate::{Coherence, Lasting, tests::origin::Fixture};
 
 const KEYS: [&str; 9] = ["a", "a/", "a/b", "a/b/c", "a/é", "b", "b/1", "aa", "z"];
+/// Listings that are asked for after each write.
+const LISTINGS: usize = 8;
 const PREFIXES: [&str; 8] = ["", "a", "a/", "a/b", "a/b/", "b", "é", "zz"];
 
 #[derive(Debug, Clone)]
@@ -153,8 +156,17 @@ fn check(ops: &[Op], capacity_bytes: u64) {
         let mut setup = setup(Coherence::Exclusive, kept);
         setup.settings.capacity_bytes = capacity_bytes;
         let fixture = setup.build().await;
+        let mut listings: VecDeque<&Listing> = VecDeque::new();
         for op in ops {
             apply(&fixture, op).await;
+            if let Op::List(listing) = op {
+                listings.push_front(listing);
+                listings.truncate(LISTINGS);
+            } else {
+                for listing in &listings {
+                    agree(&fixture, || listing.request()).await;
+                }
+            }
             fixture.cache.layer.kept.audit();
         }
     });
