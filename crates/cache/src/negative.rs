@@ -180,10 +180,10 @@ impl Asked {
         if self.method == Method::Get && !says_missing() {
             return Ok(response);
         }
-        let mut headers = headers::kept(&response.headers, document.len() as u64);
-        if self.method == Method::Head && !response.headers.contains_key(header::CONTENT_LENGTH) {
-            headers.remove(header::CONTENT_LENGTH);
-        }
+        let headers = match self.method {
+            Method::Get => headers::kept(&response.headers, document.len() as u64),
+            Method::Head => headers::kept_of_head(&response.headers),
+        };
         layer.negatives.store(Missing {
             method: self.method,
             object: self.object,

@@ -242,7 +242,7 @@ async fn run(layer: Arc<Layer>, flight: Arc<Flight>, request: Request) {
     };
     let mut body = mem::take(&mut response.body);
     let length = body.length();
-    let told = Told::of(&response);
+    let told = Told::of(&response, flight.name.kind);
     let mut head = Some(Head::Shared(response, length));
     let (mut bytes, mut rooms) = (BytesMut::new(), Vec::new());
     let last = loop {
@@ -307,15 +307,20 @@ pub(super) fn may_be_kept(response: &Response, settings: &CacheSettings) -> bool
 struct Told {
     headers: HeaderMap,
     age_ms: i64,
-    has_length: bool,
 }
 
 impl Told {
-    fn of(response: &Response) -> Self {
+    fn of(response: &Response, kind: Kind) -> Self {
+        let headers = match kind {
+            Kind::HeadBucket => headers::kept_of_head(&response.headers),
+            Kind::ListBuckets
+            | Kind::ListObjects
+            | Kind::ListObjectsV2
+            | Kind::ListObjectVersions => headers::kept(&response.headers, 0),
+        };
         Self {
-            headers: headers::kept(&response.headers, 0),
+            headers,
             age_ms: version::told_age_ms(&response.headers),
-            has_length: response.headers.contains_key(header::CONTENT_LENGTH),
         }
     }
 
@@ -323,13 +328,9 @@ impl Told {
         let Self {
             mut headers,
             age_ms,
-            has_length,
         } = self;
-        // A HEAD is answered with a length only if the origin did so.
-        if has_length || flight.name.kind != Kind::HeadBucket {
+        if flight.name.kind != Kind::HeadBucket {
             headers.insert(header::CONTENT_LENGTH, body.len().into());
-        } else {
-            headers.remove(header::CONTENT_LENGTH);
         }
         let name = Arc::clone(&flight.name);
         Kept::new(name, headers, body, flight.asked_ms - age_ms)

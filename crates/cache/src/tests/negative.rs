@@ -46,7 +46,7 @@ impl Store for Service {
             .with_header(header::DATE, HeaderValue::from_static("today"))
             .with_header(header::SERVER, HeaderValue::from_static("origin"));
         if is_head {
-            return Ok(response);
+            return Ok(response.with_header(header::CONTENT_LENGTH, 272.into()));
         }
         let filler = " ".repeat(*self.filler.lock());
         Ok(response.with_body(document.to_xml() + &filler))
@@ -125,6 +125,11 @@ async fn a_missing_object_is_remembered_for_a_second_as_the_origin_told_it() {
         assert_eq!(again.cache.as_deref(), Some("forebay; hit; ttl=0"));
         let headers = ["server", "date", "age"].map(|name| again.header(name));
         assert_eq!(headers, ["origin", "", "0"]);
+        let length = match again.body.len() {
+            0 => "272".to_owned(),
+            length => length.to_string(),
+        };
+        assert_eq!(again.header("content-length"), length, "also of a HEAD");
         let range = request().header("if-none-match", "\"tag\"");
         assert_eq!(before.send(range).await.status, 404);
         assert!(before.fixture.asked().is_empty());
