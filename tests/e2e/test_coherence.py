@@ -152,3 +152,32 @@ def test_every_write_on_a_key_invalidates_it(cached, method, query):
         wire.signed(method, "/bucket/k", query, body=b"x")
         wire.signed("GET", "/bucket/k")
         assert [seen.method for seen in origin.seen] == ["GET", method, "GET"]
+
+
+def test_exclusive_lists_from_memory_until_a_write_and_remembers_what_is_missing(cached):
+    listing = b"<ListBucketResult><Name>bucket</Name></ListBucketResult>"
+    absent = b"<Error><Code>NoSuchKey</Code></Error>"
+
+    def script(request):
+        if request.method == "PUT":
+            return Reply(200, {"etag": '"a"'})
+        if "list-type" in request.target:
+            return Reply(200, {"content-type": "application/xml"}, listing)
+        return Reply(404, {"content-type": "application/xml"}, absent)
+
+    with StubOrigin(script) as origin:
+        wire = cached(origin, '{ mode = "exclusive" }')
+
+        def asks(key, query):
+            count = len(origin.seen)
+            answer = wire.signed("GET", f"/bucket{key}", query)
+            assert answer.body in (listing, absent)
+            return len(origin.seen) - count, answer.header("cache-status")
+
+        two, other = [("list-type", "2"), ("prefix", "a/")], [("list-type", "2"), ("prefix", "b")]
+        assert asks("", two) == (1, "forebay; fwd=uri-miss; fwd-status=200; stored")
+        assert asks("", list(reversed(two))) == (0, "forebay; hit")
+        assert asks("", other)[0] == 1
+        assert wire.signed("PUT", "/bucket/a/k", body=b"x").status == 200
+        assert (asks("", two)[0], asks("", other)[0]) == (1, 0)
+        assert asks("/none", []) == (1, "forebay; fwd=uri-miss; fwd-status=404; stored")

@@ -115,7 +115,7 @@ fn response(
 }
 
 /// The record has an `Age` already, so setting it hashes one name and moves nothing.
-fn set_age(answer: &mut HeaderMap, age_seconds: Option<i64>) {
+pub(crate) fn set_age(answer: &mut HeaderMap, age_seconds: Option<i64>) {
     let Some(seconds) = age_seconds else {
         answer.remove(header::AGE);
         return;

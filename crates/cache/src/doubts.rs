@@ -10,7 +10,7 @@
 //! hit.
 //! Not here: a write that was under way when a gateway was killed, which no other one knows of.
 
-use forebay_s3::operation::ObjectId;
+use forebay_s3::{bucket::BucketName, operation::ObjectId};
 use parking_lot::Mutex;
 
 use crate::index::Written;
@@ -39,6 +39,17 @@ impl Doubts {
             Written::All
         };
         doubts.push((of, now_ms + DOUBT_MS));
+    }
+
+    /// Until when anything in a bucket is in doubt; a moment long past when nothing is.
+    pub(crate) fn of_bucket_until_ms(&self, bucket: &BucketName) -> i64 {
+        let doubts = self.0.lock();
+        let touches = |written: &Written| match written {
+            Written::Object(other, _) | Written::Bucket(other) => other == bucket,
+            Written::All => true,
+        };
+        let mut ends = doubts.iter().filter(|(written, _)| touches(written));
+        ends.next_back().map_or(i64::MIN, |(_, until_ms)| *until_ms)
     }
 
     /// Until when an object is in doubt; a moment long past when it is not.

@@ -92,6 +92,21 @@ pub(crate) fn kept(answer: &HeaderMap, size_bytes: u64) -> HeaderMap {
     kept.clone()
 }
 
+/// The headers to keep of an answer to a HEAD that is kept whole: with the length it has, or none.
+pub(crate) fn kept_of_head(answer: &HeaderMap) -> HeaderMap {
+    let mut kept = kept(answer, 0);
+    match answer.get(header::CONTENT_LENGTH) {
+        Some(length) => {
+            let own = HeaderValue::from_bytes(length.as_bytes());
+            kept.insert(header::CONTENT_LENGTH, own.expect("it was a header value"));
+        }
+        None => {
+            kept.remove(header::CONTENT_LENGTH);
+        }
+    }
+    kept
+}
+
 /// The checksums of the whole object.
 pub(crate) fn checksums(answer: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     owned(answer, is_checksum)

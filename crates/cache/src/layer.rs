@@ -16,6 +16,8 @@ use crate::{
     fill::{Attachment, Fill, Purpose, Source},
     fills::{Fills, Joined, Wanted},
     index::{GoneSink, Index, Limits, Nobody, Written},
+    kept::{self, table::Table},
+    negative::{self, Negatives},
     policy::{Keep, Place, Policies},
     pump,
     read_ahead::{RangeRead, ReadAhead},
@@ -54,6 +56,8 @@ pub(crate) struct Layer {
     pub revalidations: Revalidations,
     read_ahead: ReadAhead,
     pub doubts: Doubts,
+    pub kept: Table,
+    pub negatives: Negatives,
     pub arena: Arena,
     pub budget: Budget,
     pub metrics: CacheMetrics,
@@ -78,9 +82,14 @@ impl Layer {
             tracing::warn!(%error, "page memory lies on the heap: no file for it");
             Arena::on_heap(arena_bytes)
         });
+        let kept_bytes = kept::share_bytes(&settings);
+        let kept = Table::new(kept_bytes, metrics.kept.clone());
+        let negative_bytes = negative::share_bytes(&settings);
+        let negatives = Negatives::new(negative_bytes, metrics.kept.clone());
+        let index_bytes = capacity_bytes.saturating_sub(kept_bytes + negative_bytes);
         let limits = Limits {
-            capacity_bytes,
-            pin_bytes_max: capacity_bytes / PIN_DIVISOR,
+            capacity_bytes: index_bytes,
+            pin_bytes_max: index_bytes / PIN_DIVISOR,
             pins_max: PINS_MAX,
         };
         let page_bytes = settings.page_bytes;
@@ -105,6 +114,8 @@ impl Layer {
             revalidations: Revalidations::default(),
             read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
             doubts: Doubts::default(),
+            kept,
+            negatives,
             arena,
             budget,
             metrics,
@@ -199,6 +210,7 @@ impl Layer {
     /// Makes everything that a write may have changed unknown, in memory and on disk.
     pub(crate) fn invalidate(&self, written: &Written) {
         self.index.invalidate(written);
+        self.kept.invalidate(written);
         // After the counters have moved on: see `Disk::put_record`. A bucket's are on disk as well.
         if let (Some(disk), Written::Object(bucket, key)) = (&self.disk, written) {
             disk.forget_name(bucket, key);

@@ -1,10 +1,11 @@
 //! The cache layer: keeps what passes from a store to its clients, and answers from it.
 //!
-//! [`CacheLayer`] is for `GetObject` and `HeadObject`; writes pass through it and invalidate what
-//! they may have changed; every other operation passes untouched. What it keeps is of two kinds,
-//! in one `index`: *version records* (`version`: what is known of an object's current version)
-//! and *pages* of versions. A page is found by its version's id alone, so it can age out but never
-//! be wrong: coherence is only about the small records.
+//! [`CacheLayer`] is for `GetObject` and `HeadObject`, and for listings and what is said of
+//! buckets; writes pass through it and invalidate what they may have changed; every other operation
+//! passes untouched. What it keeps of objects is of two kinds, in one `index`: *version records*
+//! (`version`: what is known of an object's current version) and *pages* of versions. A page is
+//! found by its version's id alone, so it can age out but never be wrong: coherence is only about
+//! the small records.
 //!
 //! The way of a read:
 //!
@@ -18,6 +19,8 @@
 //! | `reader` | a body from pages and fills |
 //! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
+//! | `negative` | that an object is missing, for a moment |
+//! | `kept` | other answers, kept whole |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
 //! | `disk` | what of it lies on disk |
 //!
@@ -35,7 +38,9 @@ mod freshness;
 mod headers;
 #[allow(dead_code, reason = "what operators ask of it has no caller yet")]
 mod index;
+mod kept;
 mod layer;
+mod negative;
 mod plan;
 mod policy;
 mod pump;
@@ -57,6 +62,7 @@ use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Respons
 use forebay_telemetry::cache::CacheMetrics;
 
 pub use disk::DiskPart;
+pub use kept::settings::{KeptSettings, Lasting};
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
@@ -107,9 +113,10 @@ impl CacheLayer {
         self.layer.close().await;
     }
 
-    /// Bytes that records, pages and their index take.
+    /// Bytes that records, pages, kept answers and their index take.
     pub fn used_bytes(&self) -> u64 {
-        self.layer.index.used_bytes()
+        let layer = &self.layer;
+        layer.index.used_bytes() + layer.kept.used_bytes() + layer.negatives.used_bytes()
     }
 
     fn read<'a>(&self, method: Method, request: Request) -> Answering<'a> {
@@ -123,7 +130,7 @@ impl CacheLayer {
         };
         match read::hit(&self.layer, &plan, &read.object, &request) {
             Some(answer) => Box::pin(future::ready(answer)),
-            None => Box::pin(read::read(Arc::clone(&self.layer), plan, request)),
+            None => Box::pin(negative::read(Arc::clone(&self.layer), plan, request)),
         }
     }
 
@@ -154,7 +161,10 @@ impl Store for CacheLayer {
             Operation::HeadObject(_) => self.read(Method::Head, request),
             operation => match write::written(operation) {
                 Some(written) => Box::pin(write::write(Arc::clone(&self.layer), written, request)),
-                None => self.pass(request),
+                None => match kept::Asked::of(&self.layer, &request) {
+                    Some(asked) => Box::pin(kept::answer(Arc::clone(&self.layer), asked, request)),
+                    None => self.pass(request),
+                },
             },
         }
     }

@@ -154,6 +154,12 @@ impl Plan {
 }
 
 impl Directive {
+    /// What the headers of a request ask for.
+    pub(crate) fn of(request_headers: &HeaderMap) -> Self {
+        let value = request_headers.get(header::CACHE_CONTROL);
+        value.map_or(Self::None, Self::read)
+    }
+
     fn read(value: &HeaderValue) -> Self {
         let Ok(value) = value.to_str() else {
             return Self::None;
@@ -169,6 +175,11 @@ impl Directive {
             Self::None
         }
     }
+}
+
+/// Whether an `x-amz-*` header changes nothing of any answer.
+pub(crate) fn is_of_no_effect(name: &HeaderName) -> bool {
+    KNOWN_HEADERS.contains(&name.as_str())
 }
 
 /// Whether a header is one of the five conditions.

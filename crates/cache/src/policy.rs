@@ -11,7 +11,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use forebay_s3::{operation::ObjectId, wildcard};
+use forebay_s3::{bucket::BucketName, operation::ObjectId, wildcard};
 
 use crate::settings::{CacheSettings, Coherence, Directives, PageBytes};
 
@@ -112,6 +112,10 @@ impl Matching {
             && any_matches(&self.keys, key)
     }
 
+    fn asks_for_no_key(&self) -> bool {
+        self.prefix.is_none() && self.keys.is_empty() && !self.asks_for_more()
+    }
+
     fn asks_for_more(&self) -> bool {
         self.size_bytes.is_some() || !self.content_types.is_empty()
     }
@@ -183,6 +187,43 @@ impl Policies {
             }
         }
         Planned::allowing(planned, &self.otherwise)
+    }
+
+    /// The policies that an object may have of which only the name is known.
+    pub(crate) fn possible(&self, object: &ObjectId) -> impl Iterator<Item = &Policy> {
+        let rules = self.rules.iter();
+        let mut rules = rules.filter(|(matching, _)| matching.is_of_name(object));
+        self.until(move || rules.next(), |matching| !matching.asks_for_more())
+    }
+
+    /// The modes that objects of a bucket may have; of all buckets that of objects without a rule.
+    pub(crate) fn modes_of(&self, bucket: Option<&BucketName>) -> impl Iterator<Item = Coherence> {
+        let is_of = move |matching: &Matching| {
+            bucket.is_some_and(|bucket| any_matches(&matching.buckets, bucket.as_str()))
+        };
+        let mut rules = self
+            .rules
+            .iter()
+            .filter(move |(matching, _)| is_of(matching));
+        self.until(move || rules.next(), Matching::asks_for_no_key)
+            .map(|policy| policy.coherence)
+    }
+
+    /// The policies of rules up to the first that surely matches; else that of no rule as well.
+    fn until<'a>(
+        &'a self,
+        mut next: impl FnMut() -> Option<&'a (Matching, Arc<Policy>)>,
+        surely: impl Fn(&Matching) -> bool,
+    ) -> impl Iterator<Item = &'a Policy> {
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over {
+                return None;
+            }
+            let rule = next();
+            is_over = rule.is_none_or(|(matching, _)| surely(matching));
+            Some(rule.map_or(&*self.otherwise, |(_, policy)| &**policy))
+        })
     }
 
     /// Whether any object may be kept for as long as no write passes the gateway.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use forebay_telemetry::cache::Mode;
 
-use crate::policy::{Keep, Place, Policy, Rule};
+use crate::{
+    KeptSettings,
+    policy::{Keep, Place, Policy, Rule},
+};
 
 /// Settings of one cache layer.
 #[derive(Debug, Clone)]
@@ -23,6 +26,8 @@ pub struct CacheSettings {
     /// `Cache-Control: no-store` of objects. Other directives are never obeyed: S3's users set
     /// them for browsers. Turn it off where `no-store` is meant for browsers as well.
     pub origin_directives: Directives,
+    /// What is kept besides objects.
+    pub kept: KeptSettings,
 }
 
 /// Size of a page, a power of two from 64 KiB to 16 MiB.
@@ -144,6 +149,7 @@ impl Default for CacheSettings {
             rules: Vec::new(),
             client_directives: Directives::Honour,
             origin_directives: Directives::Honour,
+            kept: KeptSettings::default(),
         }
     }
 }

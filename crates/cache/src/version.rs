@@ -99,7 +99,10 @@ struct Moments {
 
 /// The moments of a record, as they lie on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "each is a moment in milliseconds")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "each is a moment in milliseconds"
+)]
 pub(crate) struct Noted {
     pub validated_ms: i64,
     pub used_ms: i64,
@@ -214,7 +217,7 @@ pub(crate) fn learn(
 }
 
 /// What the origin says of its answer's age, when it is a cache itself.
-fn told_age_ms(answer: &HeaderMap) -> i64 {
+pub(crate) fn told_age_ms(answer: &HeaderMap) -> i64 {
     let text = answer
         .get(header::AGE)
         .and_then(|value| value.to_str().ok());

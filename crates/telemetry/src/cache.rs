@@ -23,9 +23,12 @@
 //! | `forebay_cache_invalidated_total`, `forebay_cache_purged_total`: those that left else | |
 //! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
+//! | `forebay_cache_answers_…`: answers kept whole, see `kept` | `operation` |
 
+mod kept;
 mod staleness;
 
+pub use kept::{KeptEvent, KeptMetrics};
 pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
@@ -88,6 +91,8 @@ pub struct CacheMetrics {
     pub pins_refused: Counter,
     /// Writes that invalidated something, or might have.
     pub invalidations: Counter,
+    /// Answers kept whole.
+    pub kept: KeptMetrics,
 }
 
 /// Records and pages that left though nobody needed their room.
@@ -250,6 +255,7 @@ impl CacheMetrics {
         }
         self.gone.register(registry);
         registry.register_collector(Box::new(self.staleness.clone()));
+        self.kept.register(registry);
     }
 }
 

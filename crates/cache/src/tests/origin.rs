@@ -280,7 +280,10 @@ impl Store for Origin {
                 line = format!("{line} {name}");
             }
         }
-        let is_read = matches!(request.operation, Operation::GetObject(_));
+        let is_read = matches!(
+            request.operation,
+            Operation::GetObject(_) | Operation::ListObjectsV2(_)
+        );
         self.asked.lock().push(line);
         // As over a network, the answer is not there at once.
         tokio::task::yield_now().await;

@@ -222,7 +222,7 @@ async fn a_read_during_a_write_is_not_stored_either() {
 }
 
 /// An empty body that ends when told.
-struct Late(tokio::sync::oneshot::Receiver<()>);
+pub(super) struct Late(pub(super) tokio::sync::oneshot::Receiver<()>);
 
 impl http_body::Body for Late {
     type Data = bytes::Bytes;

@@ -5,6 +5,7 @@
 
 mod access;
 mod cache;
+mod kept;
 mod routes;
 mod rules;
 mod server;

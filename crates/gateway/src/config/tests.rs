@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 
 use serde_json::Value as Json;
 
-use forebay_cache::{Coherence, Keep, Matching, Place, Policy, StaleUse};
+use forebay_cache::{Coherence, Keep, KeptSettings, Lasting, Matching, Place, Policy, StaleUse};
 use forebay_origin::Addressing;
 use forebay_s3::policy::PolicyKind;
 
@@ -386,6 +386,41 @@ fn each_fault_names_key_value_and_remedy() {
             "routes[0].layers[0].coherence.tti",
             "\"2m\"",
             "leave it out",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", list_objects = \"on\" }]",
+            "routes[0].layers[0].list_objects",
+            "\"on\"",
+            "{ ttl = \"10s\" }",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", list_buckets = { tti = \"5s\" } }]",
+            "routes[0].layers[0].list_buckets.ttl",
+            "(not set)",
+            "write ttl",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", head_bucket = { ttl = \"5s\", tti = \"6s\" } }]",
+            "routes[0].layers[0].head_bucket.tti",
+            "\"6s\"",
+            "at most ttl",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             coherence = { mode = \"strict\" }, list_objects_v2 = { ttl = \"5s\" } }]",
+            "routes[0].layers[0].list_objects_v2",
+            "{ … }",
+            "choose another mode",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\n\
+             layers = [{ type = \"cache\", negative_ttl = \"2s\" }]",
+            "routes[0].layers[0].negative_ttl",
+            "\"2s\"",
+            "0s to 1s choose a value in this range, such as 1s",
         ),
         (
             "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", memory = \"100%\" }]",
@@ -828,6 +863,30 @@ fn coherence_reaches_the_cache() {
         let text = format!("{{ mode = \"{}\" }}", mode.mode().name());
         assert_eq!(cache(&text), (GIB, 64 * 1024, mode));
     }
+}
+
+#[test]
+fn how_long_listings_are_kept_reaches_the_cache() {
+    let kept = |keys: &str| {
+        let text =
+            format!("[[routes]]\nstore = \"default\"\n[[routes.layers]]\ntype = \"cache\"\n{keys}");
+        let LayerConfig::Cache(cache) = load(&text).unwrap().routes[0].layers[0].clone();
+        cache.kept
+    };
+    assert_eq!(kept(""), KeptSettings::default(), "usual unless set");
+    let text = "list_objects = \"usual\"\nlist_objects_v2 = { ttl = \"10s\", tti = \"5s\" }\n\
+                list_object_versions = { ttl = \"1m\" }\nhead_bucket = \"off\"\n\
+                list_buckets = { ttl = \"500ms\" }\nnegative_ttl = \"0s\"";
+    let lasting = |ttl, tti| Lasting::For { ttl, tti };
+    let expected = KeptSettings {
+        list_objects: Lasting::Usual,
+        list_objects_v2: lasting(Duration::from_secs(10), Some(Duration::from_secs(5))),
+        list_object_versions: lasting(Duration::from_mins(1), None),
+        head_bucket: Lasting::Off,
+        list_buckets: lasting(Duration::from_millis(500), None),
+        negative_ttl: Duration::ZERO,
+    };
+    assert_eq!(kept(text), expected);
 }
 
 #[test]

@@ -1,8 +1,14 @@
 //! Judges a cache layer: how much memory it takes, how stale its answers may be.
 
-use forebay_cache::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
+use forebay_cache::{CacheSettings, Coherence, Directives, KeptSettings, PageBytes, StaleUse};
 
-use super::{Rule, Section, Surroundings, Wrong, rules::check_rules, server::seconds, shown_bytes};
+use super::{
+    Rule, Section, Surroundings, Wrong,
+    kept::{RawKept, check_kept},
+    rules::check_rules,
+    server::seconds,
+    shown_bytes,
+};
 use crate::config::{
     raw::{RawBounded, RawCache, RawCoherence, RawNoSettings},
     section::{Given, quoted},
@@ -30,7 +36,21 @@ pub(super) fn check_cache(
         client_directives,
         origin_directives,
         rules,
+        list_objects,
+        list_objects_v2,
+        list_object_versions,
+        head_bucket,
+        list_buckets,
+        negative_ttl,
     } = raw;
+    let kept = RawKept {
+        list_objects,
+        list_objects_v2,
+        list_object_versions,
+        head_bucket,
+        list_buckets,
+        negative_ttl,
+    };
     let capacity_bytes = check_cache_memory(table, memory, surroundings);
     let page_bytes = check_page(table, page, capacity_bytes);
     let coherence = check_coherence(&mut table.inner("coherence"), coherence);
@@ -43,10 +63,12 @@ pub(super) fn check_cache(
         page_bytes,
         coherence,
         rules: Vec::new(),
+        kept: KeptSettings::default(),
         client_directives: table.choice("client_directives", client_directives, &words),
         origin_directives: table.choice("origin_directives", origin_directives, &words),
     };
     settings.rules = check_rules(table, rules, &settings);
+    settings.kept = check_kept(table, kept, &settings);
     settings
 }
 
