@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use forebay_pages::Arena;
+use forebay_pages::{Arena, PageBuf};
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use forebay_telemetry::cache::CacheMetrics;
 use hashbrown::DefaultHashBuilder;
@@ -266,13 +266,14 @@ impl Index {
         room: Room<'_>,
         vid: Vid,
         page_index: u64,
-        page: Bytes,
+        page: impl Into<PageBuf>,
         now_ms: i64,
     ) -> Stored {
         let Some(name) = PageName::new(vid, page_index) else {
             return Stored::NoRoom;
         };
         let hash = name.hash(&self.hasher);
+        let page = page.into();
         let entry = Entry::Page { name, page };
         self.put((hash, entry), room, now_ms, || true)
     }

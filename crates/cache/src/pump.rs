@@ -341,6 +341,7 @@ fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
 fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
     let (index, version, now_ms) = (&layer.index, &deposit.version, layer.now_ms());
     let length = page.end - page.start;
+    let page_index = version.policy.page_bytes.index_of(page.start);
     if deposit.shape == Shape::ManyPages && layer.has_page_at(version, page.start) {
         return Stored::Yes;
     }
@@ -351,17 +352,14 @@ fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
     let Some(room) = room else {
         return Stored::NoRoom;
     };
-    let Some(bytes) = layer.arena.store(&page.pieces) else {
+    let Some(stored) = layer.arena.store_page(&page.pieces) else {
         return Stored::NoRoom;
     };
     match deposit.shape {
         Shape::OnePage => {
-            let version = Arc::new(version.with_page(bytes));
+            let version = Arc::new(version.with_page(stored.into_bytes()));
             index.put_version_in(room, version, now_ms)
         }
-        Shape::ManyPages => {
-            let page_index = version.policy.page_bytes.index_of(page.start);
-            index.put_page_in(room, version.vid, page_index, bytes, now_ms)
-        }
+        Shape::ManyPages => index.put_page_in(room, version.vid, page_index, stored, now_ms),
     }
 }

@@ -28,7 +28,7 @@ use origin::{Setup, settings};
 async fn the_layer_keeps_the_contract_of_stores() {
     contract::check(async || {
         let settings = CacheSettings {
-            page_bytes: PageBytes::MIN,
+            page_bytes: PageBytes::OF_TESTS,
             ..settings()
         };
         let memory = Arc::new(MemoryStore::new(Clock::system()));

@@ -43,7 +43,7 @@ fn index_of(capacity_bytes: u64, pin_bytes_max: u64) -> (Index, Arc<Listener>) {
         pins_max: 2,
     };
     let sink = Arc::clone(&listener) as Arc<dyn GoneSink>;
-    let index = Index::new(limits, PageBytes::MIN, sink, CacheMetrics::default());
+    let index = Index::new(limits, PageBytes::OF_TESTS, sink, CacheMetrics::default());
     (index, listener)
 }
 
@@ -73,7 +73,7 @@ fn version(index: &Index, object: &ObjectId, pages: u64, keep: Keep, tag: &str) 
         doubt_until_ms: i64::MIN,
     };
     let settings = CacheSettings {
-        page_bytes: PageBytes::MIN,
+        page_bytes: PageBytes::OF_TESTS,
         ..CacheSettings::default()
     };
     let rule = Rule {
