@@ -20,6 +20,7 @@ use crate::{
     read_ahead::{RangeRead, ReadAhead},
     revalidate::Revalidations,
     settings::CacheSettings,
+    shadow::Shadows,
     version::{self, Asked, Told, Version},
 };
 
@@ -51,6 +52,7 @@ pub(crate) struct Layer {
     pub fills: Fills,
     pub revalidations: Revalidations,
     read_ahead: ReadAhead,
+    pub shadows: Shadows,
     pub doubts: Doubts,
     pub arena: Arena,
     pub budget: Budget,
@@ -91,6 +93,7 @@ impl Layer {
             fills,
             revalidations: Revalidations::default(),
             read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
+            shadows: Shadows::new(capacity_bytes, metrics.shadow.clone()),
             doubts: Doubts::default(),
             arena,
             budget,

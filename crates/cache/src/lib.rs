@@ -19,6 +19,7 @@
 //! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
+//! | `shadow` | beside all reads: what less or more memory would bring |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
@@ -42,6 +43,7 @@ mod read_ahead;
 mod reader;
 mod revalidate;
 mod settings;
+mod shadow;
 mod version;
 mod write;
 
@@ -56,6 +58,7 @@ use forebay_telemetry::cache::CacheMetrics;
 
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
+pub use shadow::{Outline, ShadowReport};
 
 use layer::Layer;
 use plan::{Method, Plan};
@@ -83,6 +86,12 @@ impl CacheLayer {
     /// Bytes that records, pages and their index take.
     pub fn used_bytes(&self) -> u64 {
         self.layer.index.used_bytes()
+    }
+
+    /// What half, once, twice and four times the memory would have brought.
+    pub fn shadows(&self) -> Vec<ShadowReport> {
+        let reads_count = self.layer.metrics.staleness.count_all();
+        self.layer.shadows.report(reads_count)
     }
 
     fn read<'a>(&self, method: Method, request: Request) -> Answering<'a> {

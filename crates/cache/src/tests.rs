@@ -11,6 +11,7 @@ mod reads;
 mod rooms;
 mod rules;
 mod schedules;
+mod shadows;
 mod stale;
 mod strict;
 mod threads;

@@ -21,9 +21,13 @@
 //! | `forebay_cache_invalidated_total`, `forebay_cache_purged_total`: those that left else | |
 //! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
+//!
+//! And those of [`ShadowMetrics`].
 
+mod shadow;
 mod staleness;
 
+pub use shadow::ShadowMetrics;
 pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
@@ -74,6 +78,8 @@ pub struct CacheMetrics {
     pub evictions: Counter,
     /// Records and pages that left for another reason.
     pub gone: Gone,
+    /// What shadow caches came to.
+    pub shadow: ShadowMetrics,
     /// Bytes of what is pinned.
     pub pinned: Gauge,
     /// Pins for which there was no quota left.
@@ -226,6 +232,7 @@ impl CacheMetrics {
             registry.register(name, help, counter.clone());
         }
         self.gone.register(registry);
+        self.shadow.register(registry);
         registry.register_collector(Box::new(self.staleness.clone()));
     }
 }
@@ -240,6 +247,7 @@ mod tests {
         metrics.used.set(7);
         metrics.hit_bytes.inc_by(5);
         metrics.fills.inc();
+        metrics.shadow.hits("0.5").inc_by(3);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let mut text = String::new();
@@ -249,6 +257,10 @@ mod tests {
             "forebay_cache_hit_bytes_total 5",
             "forebay_cache_fills_total 1",
             "forebay_cache_not_stored_total 0",
+            "forebay_cache_purged_total 0",
+            "forebay_cache_pinned_bytes 0",
+            "forebay_cache_shadow_lookup_bytes_total 0",
+            "forebay_cache_shadow_hits_total{size=\"0.5\"} 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }

@@ -31,7 +31,7 @@ const CHUNK_BYTES: u64 = 1;
 const PAGE_OVERHEAD_BYTES: u64 =
     size_of::<PageNode>() as u64 + CHUNK_BYTES + TABLE_BYTES + GHOST_BYTES;
 /// The same for a version record.
-pub(super) const VERSION_OVERHEAD_BYTES: u64 =
+const VERSION_OVERHEAD_BYTES: u64 =
     size_of::<VersionNode>() as u64 + CHUNK_BYTES + TABLE_BYTES + GHOST_BYTES;
 
 const _: () = assert!(PAGE_OVERHEAD_BYTES <= 64);
@@ -291,8 +291,14 @@ impl Nodes for Slots {
 }
 
 /// What a page of `length` bytes takes, its node and its place in the index included.
-pub(super) fn page_weight_bytes(length: u64) -> u64 {
+pub(crate) fn page_weight_bytes(length: u64) -> u64 {
     PAGE_OVERHEAD_BYTES + PageBuf::OWNER_BYTES + Arena::footprint_bytes(length)
+}
+
+/// The same for a record that is to have a page of `page_length` bytes besides what it has.
+pub(crate) fn record_weight_bytes(version: &Version, page_length: u64) -> u64 {
+    let page = Arena::footprint_bytes(page_length);
+    VERSION_OVERHEAD_BYTES + version.footprint_bytes() + page
 }
 
 impl PageName {
