@@ -10,7 +10,7 @@ mod origins;
 mod reads;
 mod rooms;
 mod rules;
-mod schedules;
+pub(crate) mod schedules;
 mod shadows;
 mod stale;
 mod strict;

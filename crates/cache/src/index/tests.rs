@@ -292,3 +292,69 @@ fn a_write_removes_what_is_pinned_as_any_other() {
         index.audit();
     }
 }
+
+/// Goal: whatever is asked of an index, it may forget but never lies, and its accounts are right.
+/// Method: seeded operations against a map of what was stored last; all that the index shows must
+/// be in it, and what was removed must not be shown.
+#[test]
+fn an_index_forgets_but_never_lies() {
+    use crate::tests::schedules::Random;
+    for seed in 0..30 {
+        let (index, _) = index_of(2 << 20, 1 << 20);
+        let mut random = Random(seed);
+        let objects: Vec<_> = (0..12).map(|n| object("bucket", &format!("{n}"))).collect();
+        let mut stored = std::collections::HashMap::new();
+        for step in 0..400 {
+            let object = &objects[usize::try_from(random.below(12)).unwrap()];
+            match random.below(10) {
+                0..4 => {
+                    let keep = [Keep::Yes, Keep::Pinned][usize::from(random.below(3) == 0)];
+                    let pages = 1 + random.below(4);
+                    let version = version(&index, object, pages, keep, &format!("{step}"));
+                    if index.put_version(Arc::clone(&version), step * 700) == Stored::Yes {
+                        put_pages(&index, &version, pages, step * 700);
+                        stored.insert(object.clone(), version.vid);
+                    }
+                }
+                4..7 => {
+                    if let Some(found) = index.version(object, step * 700) {
+                        assert_eq!(stored.get(object), Some(&found.vid), "seed {seed}");
+                        let page = index.page(found.vid, 0, step * 700);
+                        assert!(page.is_none_or(|page| page.len() == PAGE.len()));
+                    }
+                }
+                7 => {
+                    index.pin(object);
+                }
+                8 => index.unpin(object),
+                _ => {
+                    let (bucket, key) = (object.bucket.clone(), object.key.clone());
+                    match random.below(8) {
+                        0 => index.invalidate(&Written::Bucket(bucket)),
+                        1 => drop(index.purge(&mut |_| true)),
+                        2 => {
+                            index.purge(&mut |name| name == object);
+                            stored.remove(object);
+                            continue;
+                        }
+                        _ => {
+                            index.invalidate(&Written::Object(bucket, key));
+                            stored.remove(object);
+                            continue;
+                        }
+                    }
+                    stored.clear();
+                }
+            }
+            index.audit();
+            assert!(index.pinned_bytes() <= 1 << 20, "seed {seed}");
+        }
+        index.purge(&mut |_| true);
+        index.invalidate(&Written::All);
+        assert_eq!(
+            index.pinned_bytes(),
+            0,
+            "seed {seed}: nothing pinned is left behind"
+        );
+    }
+}
