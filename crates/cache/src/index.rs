@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use forebay_pages::Arena;
+use forebay_pages::PageBuf;
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use forebay_telemetry::cache::CacheMetrics;
 use hashbrown::DefaultHashBuilder;
@@ -33,7 +33,7 @@ use crate::{
 };
 
 mod admin;
-mod ghosts;
+pub(crate) mod ghosts;
 mod gone;
 mod pins;
 pub(crate) mod queues;
@@ -49,6 +49,7 @@ use pins::Pins;
 use queues::Place;
 use shard::{Removed, Shard, Target};
 use slots::{Entry, PageName};
+pub(crate) use slots::{page_weight_bytes, record_weight_bytes};
 
 /// Most shards: with so many, two cores rarely ask for the same one.
 const SHARD_COUNT_MAX: u64 = 64;
@@ -208,13 +209,12 @@ impl Index {
     /// Takes room for a record, its page included, by evicting others; `None` when it is larger
     /// than the cache, or others have taken all the room for what they are about to store.
     pub(crate) fn room_for_version(&self, version: &Version, page_length: u64) -> Option<Room<'_>> {
-        let page = Arena::footprint_bytes(page_length);
-        self.room(slots::VERSION_OVERHEAD_BYTES + version.footprint_bytes() + page)
+        self.room(record_weight_bytes(version, page_length))
     }
 
     /// The same for a page of so many bytes.
     pub(crate) fn room_for_page(&self, page_length: u64) -> Option<Room<'_>> {
-        self.room(slots::page_weight_bytes(page_length))
+        self.room(page_weight_bytes(page_length))
     }
 
     fn room(&self, bytes: u64) -> Option<Room<'_>> {
@@ -266,13 +266,14 @@ impl Index {
         room: Room<'_>,
         vid: Vid,
         page_index: u64,
-        page: Bytes,
+        page: impl Into<PageBuf>,
         now_ms: i64,
     ) -> Stored {
         let Some(name) = PageName::new(vid, page_index) else {
             return Stored::NoRoom;
         };
         let hash = name.hash(&self.hasher);
+        let page = page.into();
         let entry = Entry::Page { name, page };
         self.put((hash, entry), room, now_ms, || true)
     }

@@ -23,6 +23,7 @@ use crate::{
     read_ahead::{RangeRead, ReadAhead},
     revalidate::Revalidations,
     settings::CacheSettings,
+    shadow::Shadows,
     version::{self, Asked, Told, Version},
 };
 
@@ -55,6 +56,7 @@ pub(crate) struct Layer {
     pub fills: Fills,
     pub revalidations: Revalidations,
     read_ahead: ReadAhead,
+    pub shadows: Shadows,
     pub doubts: Doubts,
     pub kept: Table,
     pub negatives: Negatives,
@@ -113,6 +115,7 @@ impl Layer {
             fills,
             revalidations: Revalidations::default(),
             read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
+            shadows: Shadows::new(capacity_bytes, metrics.shadow.clone()),
             doubts: Doubts::default(),
             kept,
             negatives,

@@ -23,6 +23,7 @@
 //! | `kept` | other answers, kept whole |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
 //! | `disk` | what of it lies on disk |
+//! | `shadow` | beside all reads: what less or more memory would bring |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
@@ -36,7 +37,7 @@ mod fill;
 mod fills;
 mod freshness;
 mod headers;
-#[allow(dead_code, reason = "what operators ask of it has no caller yet")]
+#[allow(dead_code, reason = "what operators ask of it is asked by the admin API")]
 mod index;
 mod kept;
 mod layer;
@@ -49,6 +50,7 @@ mod read_ahead;
 mod reader;
 mod revalidate;
 mod settings;
+mod shadow;
 mod version;
 mod write;
 
@@ -65,6 +67,7 @@ pub use disk::DiskPart;
 pub use kept::settings::{KeptSettings, Lasting};
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
+pub use shadow::{Outline, ShadowReport};
 
 use layer::Layer;
 use plan::{Method, Plan};
@@ -117,6 +120,12 @@ impl CacheLayer {
     pub fn used_bytes(&self) -> u64 {
         let layer = &self.layer;
         layer.index.used_bytes() + layer.kept.used_bytes() + layer.negatives.used_bytes()
+    }
+
+    /// What half, once, twice and four times the memory would have brought.
+    pub fn shadows(&self) -> Vec<ShadowReport> {
+        let reads_count = self.layer.metrics.staleness.count_all();
+        self.layer.shadows.report(reads_count)
     }
 
     fn read<'a>(&self, method: Method, request: Request) -> Answering<'a> {

@@ -17,6 +17,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use forebay_pages::PageBuf;
 use forebay_store::{Body, Error, Request, Reservation, Response};
 use http_body::Body as HttpBody;
 use tokio::task::JoinHandle;
@@ -439,6 +440,9 @@ fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
 /// Puts a page where its policy wants it.
 fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
     let version = &deposit.version;
+    if deposit.shape == Shape::ManyPages && layer.has_page_at(version, page.start) {
+        return Stored::Yes;
+    }
     match &layer.disk {
         Some(disk) if version.policy.place == Place::Disk => {
             let bytes = Bytes::from(page.pieces.concat());
@@ -446,8 +450,8 @@ fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
             Stored::Yes
         }
         Some(disk) => match put_in_memory(layer, deposit, page) {
-            Ok(bytes) => {
-                offer(disk, deposit, page.start, bytes);
+            Ok(kept) => {
+                offer(disk, deposit, page.start, kept.into_bytes());
                 Stored::Yes
             }
             Err(stored) => stored,
@@ -470,7 +474,7 @@ fn offer(disk: &Disk, deposit: &Deposit, start: u64, bytes: Bytes) {
 }
 
 /// Room in the index first, which makes others leave the arena, then the copy.
-fn put_in_memory(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Result<Bytes, Stored> {
+fn put_in_memory(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Result<PageBuf, Stored> {
     let (index, version, now_ms) = (&layer.index, &deposit.version, layer.now_ms());
     let length = page.end - page.start;
     let page_index = version.policy.page_bytes.index_of(page.start);
@@ -479,16 +483,17 @@ fn put_in_memory(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Result<
         Shape::ManyPages => index.room_for_page(length),
     };
     let room = room.ok_or(Stored::NoRoom)?;
-    let bytes = layer.arena.store(&page.pieces).ok_or(Stored::NoRoom)?;
+    let stored = layer.arena.store_page(&page.pieces);
+    let page = stored.ok_or(Stored::NoRoom)?;
     let stored = match deposit.shape {
         Shape::OnePage => {
-            let version = Arc::new(version.with_page(bytes.clone()));
+            let version = Arc::new(version.with_page(page.clone().into_bytes()));
             index.put_version_in(room, version, now_ms)
         }
-        Shape::ManyPages => index.put_page_in(room, version.vid, page_index, bytes.clone(), now_ms),
+        Shape::ManyPages => index.put_page_in(room, version.vid, page_index, page.clone(), now_ms),
     };
     match stored {
-        Stored::Yes => Ok(bytes),
+        Stored::Yes => Ok(page),
         Stored::Outdated | Stored::NoRoom => Err(stored),
     }
 }

@@ -67,6 +67,7 @@ pub(crate) fn hit(
         layer.read_ahead(&version, &range, template);
     }
     version.used(now_ms);
+    layer.shadows.read(&version, &range, now_ms);
     let mode = coherence.mode();
     layer.metrics.staleness.observe(mode, ages.validated_ms);
     layer
@@ -394,8 +395,12 @@ impl Reading {
             Answer::Refused(error) => Err(error),
             Answer::Empty(response) => Ok(Try::Done(response)),
             Answer::Body(response, range) => {
+                let asked = (Arc::clone(&version), range.clone());
                 Ok(match self.body(version, range, attachment).await? {
-                    Found::Body(body) => Try::Done(response.with_body(body)),
+                    Found::Body(body) => {
+                        self.layer.shadows.read(&asked.0, &asked.1, now_ms);
+                        Try::Done(response.with_body(body))
+                    }
                     Found::Response(other) => Try::Done(answer::adapt(&self.plan, other)),
                     Found::Changed => Try::Again,
                 })

@@ -30,7 +30,7 @@ pub struct CacheSettings {
     pub kept: KeptSettings,
 }
 
-/// Size of a page, a power of two from 64 KiB to 16 MiB.
+/// Size of a page, a power of two from 4 KiB to 16 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageBytes(u32);
 
@@ -86,8 +86,11 @@ pub enum Directives {
 }
 
 impl PageBytes {
-    /// The smallest page, 64 KiB.
-    pub const MIN: Self = Self(64 * 1024);
+    /// The smallest page, 4 KiB: what a disk reads at least. The index takes 2 % on top of it.
+    pub const MIN: Self = Self(4 * 1024);
+    /// Small enough for tests to have several.
+    #[cfg(test)]
+    pub(crate) const OF_TESTS: Self = Self(64 * 1024);
     /// The default: one lookup serves an object up to 1 MiB, and a page leaves in one `sendfile`.
     pub const DEFAULT: Self = Self(1024 * 1024);
     /// The largest page, 16 MiB.
@@ -161,10 +164,12 @@ mod tests {
     #[test]
     fn a_page_is_a_power_of_two_within_bounds() {
         for (bytes, expected) in [
+            (4096, true),
             (65_536, true),
             (1 << 20, true),
             (1 << 24, true),
-            (32_768, false),
+            (2048, false),
+            (6144, false),
             (1 << 25, false),
             (1_000_000, false),
             (0, false),
@@ -172,7 +177,7 @@ mod tests {
         ] {
             assert_eq!(PageBytes::new(bytes).is_some(), expected, "{bytes}");
         }
-        let page = PageBytes::MIN;
+        let page = PageBytes::OF_TESTS;
         assert_eq!((page.floor(65_535), page.floor(65_536)), (0, 65_536));
         assert_eq!(
             (page.ceil(0), page.ceil(1), page.ceil(u64::MAX)),

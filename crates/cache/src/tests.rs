@@ -13,7 +13,8 @@ mod origins;
 mod reads;
 mod rooms;
 mod rules;
-mod schedules;
+pub(crate) mod schedules;
+mod shadows;
 mod stale;
 mod strict;
 mod threads;
@@ -31,7 +32,7 @@ use origin::{Setup, settings};
 async fn the_layer_keeps_the_contract_of_stores() {
     contract::check(async || {
         let settings = CacheSettings {
-            page_bytes: PageBytes::MIN,
+            page_bytes: PageBytes::OF_TESTS,
             ..settings()
         };
         let memory = Arc::new(MemoryStore::new(Clock::system()));

@@ -48,7 +48,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::mapping::Mapping;
+use crate::{PageBuf, mapping::Mapping, page::Owner};
 
 /// Smallest slot; see [`STORED_BYTES_MIN`].
 pub const SLOT_BYTES_MIN: u64 = 64 * 1024;
@@ -126,7 +126,7 @@ struct Charge {
 
 /// A page in the file.
 #[derive(Debug)]
-struct FilePage {
+pub(crate) struct FilePage {
     charge: Charge,
     class: usize,
     slot: u32,
@@ -135,7 +135,7 @@ struct FilePage {
 
 /// A page on the heap.
 #[derive(Debug)]
-struct HeapPage {
+pub(crate) struct HeapPage {
     bytes: Box<[u8]>,
     _charge: Charge,
 }
@@ -194,22 +194,23 @@ impl Arena {
     /// What is smaller than [`STORED_BYTES_MIN`] becomes an allocation of exactly its size, which
     /// the arena does not count: its caller does.
     pub fn store(&self, pieces: &[Bytes]) -> Option<Bytes> {
+        self.store_page(pieces).map(PageBuf::into_bytes)
+    }
+
+    /// The same for whoever holds many pages.
+    pub fn store_page(&self, pieces: &[Bytes]) -> Option<PageBuf> {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         if (length as u64) < STORED_BYTES_MIN {
-            return Some(joined(pieces, length).into());
+            return Some(PageBuf::small(joined(pieces, length)));
         }
         let charge = Charge::take(&self.inner, length as u64)?;
-        let Some(file) = &self.inner.file else {
-            return Some(Bytes::from_owner(HeapPage {
+        let slot = (self.inner.file.as_ref())
+            .and_then(|file| Some((file, file.take_slot(length as u64)?)));
+        let Some((file, (class, slot))) = slot else {
+            return Some(PageBuf::owned(Owner::Heap(HeapPage {
                 bytes: joined(pieces, length),
                 _charge: charge,
-            }));
-        };
-        let Some((class, slot)) = file.take_slot(length as u64) else {
-            return Some(Bytes::from_owner(HeapPage {
-                bytes: joined(pieces, length),
-                _charge: charge,
-            }));
+            })));
         };
         // From here on the slot is given back by dropping the page.
         let page = FilePage {
@@ -219,7 +220,7 @@ impl Arena {
             length,
         };
         file.mapping.write(file.offset(class, slot), pieces).ok()?;
-        Some(Bytes::from_owner(page))
+        Some(PageBuf::owned(Owner::File(page)))
     }
 
     /// Memory that pages take, those included that are no longer cached but still being sent.

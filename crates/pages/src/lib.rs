@@ -11,7 +11,9 @@
 
 pub mod arena;
 mod mapping;
+mod page;
 mod registry;
 
 pub use arena::{Arena, ArenaKind};
+pub use page::PageBuf;
 pub use registry::{Located, locate};

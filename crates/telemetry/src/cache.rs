@@ -24,11 +24,15 @@
 //! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
 //! | `forebay_cache_answers_…`: answers kept whole, see `kept` | `operation` |
+//!
+//! And those of [`ShadowMetrics`].
 
 mod kept;
+mod shadow;
 mod staleness;
 
 pub use kept::{KeptEvent, KeptMetrics};
+pub use shadow::ShadowMetrics;
 pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
@@ -85,6 +89,8 @@ pub struct CacheMetrics {
     pub evictions: Counter,
     /// Records and pages that left for another reason.
     pub gone: Gone,
+    /// What shadow caches came to.
+    pub shadow: ShadowMetrics,
     /// Bytes of what is pinned.
     pub pinned: Gauge,
     /// Pins for which there was no quota left.
@@ -254,6 +260,7 @@ impl CacheMetrics {
             registry.register(name, help, counter.clone());
         }
         self.gone.register(registry);
+        self.shadow.register(registry);
         registry.register_collector(Box::new(self.staleness.clone()));
         self.kept.register(registry);
     }
@@ -269,6 +276,7 @@ mod tests {
         metrics.used.set(7);
         metrics.hit_bytes.inc_by(5);
         metrics.fills.inc();
+        metrics.shadow.hits("0.5").inc_by(3);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let mut text = String::new();
@@ -278,6 +286,10 @@ mod tests {
             "forebay_cache_hit_bytes_total 5",
             "forebay_cache_fills_total 1",
             "forebay_cache_not_stored_total 0",
+            "forebay_cache_purged_total 0",
+            "forebay_cache_pinned_bytes 0",
+            "forebay_cache_shadow_lookup_bytes_total 0",
+            "forebay_cache_shadow_hits_total{size=\"0.5\"} 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }

@@ -85,7 +85,7 @@ impl From<Entry> for GoneEntry {
                 Self::Page {
                     vid,
                     page_index,
-                    page,
+                    page: page.into_bytes(),
                 }
             }
         }

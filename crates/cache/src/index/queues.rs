@@ -7,6 +7,9 @@
 //! read often, and a hit moves nothing. What is *pinned* is in a queue of its own, which never
 //! makes room.
 //!
+//! An entry that is much larger than most needs more uses to stay, since it takes the room of many:
+//! without that, caches of mixed sizes answer one or two reads in a hundred fewer (`hit_ratio`).
+//!
 //! Uses of an entry within [`CORRELATED_TICKS`] of its last one count once, or a scan in small
 //! ranges would make each of its pages look popular.
 //!
@@ -24,6 +27,11 @@
 const SMALL_DIVISOR: u64 = 10;
 /// Uses counted, as in the paper.
 const USES_MAX: u8 = 3;
+/// An entry of so many times the mean weight needs two uses to stay, not one. Half of it gains
+/// reads and loses as many bytes (example `hit_ratio`).
+const LARGE: u64 = 8;
+/// One of so many needs three.
+const HUGE: u64 = 128;
 /// Milliseconds of a tick, as a power of two: 256.
 const TICK_SHIFT: u32 = 8;
 /// Uses closer to each other than this are one use: so many ticks are more than 1 s.
@@ -77,6 +85,7 @@ pub(crate) struct Queues {
 struct Queue {
     oldest: u32,
     newest: u32,
+    count: u32,
     bytes: u64,
 }
 
@@ -85,6 +94,7 @@ impl Default for Queue {
         Self {
             oldest: NONE,
             newest: NONE,
+            count: 0,
             bytes: 0,
         }
     }
@@ -152,16 +162,29 @@ impl Queues {
             if id == NONE {
                 return None;
             }
+            let needed = self.uses_needed(nodes.weight_bytes(id));
             self.unlink(nodes, id);
             let links = nodes.links_mut(id);
-            if links.uses() == 0 {
+            if links.uses() < needed {
                 return Some(id);
             }
             match links.place {
                 Place::Small => links.forget_uses(),
-                Place::Main | Place::Pinned => links.uses -= 1,
+                Place::Main | Place::Pinned => links.uses -= needed,
             }
             self.push(nodes, id, Place::Main);
+        }
+    }
+
+    /// Uses that keep an entry of this weight from making room: the more, the more others it takes
+    /// the room of.
+    fn uses_needed(&self, weight_bytes: u64) -> u8 {
+        let count = u64::from(self.small.count) + u64::from(self.main.count);
+        let mean = (self.small.bytes + self.main.bytes) / count.max(1);
+        match weight_bytes / mean.max(1) {
+            0..LARGE => 1,
+            LARGE..HUGE => 2,
+            HUGE.. => USES_MAX,
         }
     }
 
@@ -171,6 +194,7 @@ impl Queues {
         let queue = self.queue(place);
         let newest = queue.newest;
         queue.bytes += weight;
+        queue.count += 1;
         queue.newest = id;
         if queue.oldest == NONE {
             queue.oldest = id;
@@ -199,6 +223,7 @@ impl Queues {
         }
         let queue = self.queue(place);
         queue.bytes -= weight;
+        queue.count -= 1;
         if queue.oldest == id {
             queue.oldest = newer;
         }

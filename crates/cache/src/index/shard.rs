@@ -81,7 +81,7 @@ impl Shard {
     pub(super) fn page(&mut self, hash: u64, name: PageName, now_ms: i64) -> Option<Bytes> {
         let id = self.find_page(hash, name)?;
         self.slots.links_mut(id).touch(now_ms);
-        self.slots.page(id).cloned()
+        Some(self.slots.page(id)?.clone().into_bytes())
     }
 
     /// The length of a page, if it is there; no use of it.
@@ -309,6 +309,12 @@ impl Shard {
             weight_bytes,
             links,
         }
+    }
+
+    /// Memory of everything but what entries hold.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.table.allocation_size() + self.slots.memory_bytes() + self.ghosts.memory_bytes()
     }
 
     /// Checks the invariants; returns the weight and the number of entries of the three queues.

@@ -8,11 +8,13 @@
 
 use std::{hash::BuildHasher, sync::Arc};
 
-use bytes::Bytes;
-use forebay_pages::Arena;
+use forebay_pages::{Arena, PageBuf};
 use hashbrown::DefaultHashBuilder;
 
-use super::queues::{Links, NONE, Nodes};
+use super::{
+    ghosts::GHOST_BYTES,
+    queues::{Links, NONE, Nodes},
+};
 use crate::version::{Version, Vid};
 
 /// Set in the number of a version record.
@@ -20,22 +22,25 @@ const VERSION: u32 = 1 << 31;
 /// Nodes of a chunk: a few kilobytes, so that a cache of few entries wastes little.
 const CHUNK_NODES: usize = 128;
 
-/// The allocation that counts the references to a page.
-const PAGE_OWNER_BYTES: u64 = 64;
-/// What a page takes besides its bytes and their owner: its node, its place in the table (a hash
-/// table is between 7/16 and 7/8 full, 5 bytes each) and its ghost's.
-const PAGE_OVERHEAD_BYTES: u64 = size_of::<PageNode>() as u64 + TABLE_BYTES + GHOST_BYTES;
-/// The same for a version record.
-pub(super) const VERSION_OVERHEAD_BYTES: u64 =
-    size_of::<VersionNode>() as u64 + TABLE_BYTES + GHOST_BYTES;
+/// Most bytes of a hash table for each entry: it is between 7/16 and 7/8 full, and has a number and
+/// a byte of its hash for each place.
 const TABLE_BYTES: u64 = 12;
-const GHOST_BYTES: u64 = 32;
+/// The same for the nodes of the last chunk that are not used yet, from a few thousand entries on.
+const CHUNK_BYTES: u64 = 1;
+/// What a page takes besides its bytes and their owner: its node, its place in the table, a ghost.
+const PAGE_OVERHEAD_BYTES: u64 =
+    size_of::<PageNode>() as u64 + CHUNK_BYTES + TABLE_BYTES + GHOST_BYTES;
+/// The same for a version record.
+const VERSION_OVERHEAD_BYTES: u64 =
+    size_of::<VersionNode>() as u64 + CHUNK_BYTES + TABLE_BYTES + GHOST_BYTES;
+
+const _: () = assert!(PAGE_OVERHEAD_BYTES <= 64);
 
 /// What is stored.
 #[derive(Debug)]
 pub(super) enum Entry {
     Version(Arc<Version>),
-    Page { name: PageName, page: Bytes },
+    Page { name: PageName, page: PageBuf },
 }
 
 /// A name of something stored.
@@ -52,7 +57,7 @@ pub(super) struct PageNode {
     /// Halves of a `u128`, which alone would make the node larger by its alignment.
     vid: [u64; 2],
     /// `None` in a free node.
-    page: Option<Bytes>,
+    page: Option<PageBuf>,
 }
 
 #[derive(Debug)]
@@ -147,6 +152,12 @@ impl<N: Linked> Slab<N> {
         id
     }
 
+    #[cfg(test)]
+    fn memory_bytes(&self) -> usize {
+        let nodes: usize = self.chunks.iter().map(Vec::capacity).sum();
+        nodes * size_of::<N>() + self.chunks.capacity() * size_of::<Vec<N>>()
+    }
+
     /// The node is free from now on; its value was taken out.
     fn release(&mut self, id: u32) {
         let next = self.free;
@@ -218,7 +229,7 @@ impl Slots {
         })
     }
 
-    pub(super) fn page(&self, id: u32) -> Option<&Bytes> {
+    pub(super) fn page(&self, id: u32) -> Option<&PageBuf> {
         if id & VERSION != 0 {
             return None;
         }
@@ -233,6 +244,12 @@ impl Slots {
             (None, Some(name)) => name.hash(hasher),
             (None, None) => 0,
         }
+    }
+
+    /// Memory of the nodes, free ones included.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.pages.memory_bytes() + self.versions.memory_bytes()
     }
 
     /// Numbers that version records have or had, from the one at `first` on.
@@ -266,7 +283,7 @@ impl Nodes for Slots {
     fn weight_bytes(&self, id: u32) -> u64 {
         if id & VERSION == 0 {
             let page = self.pages.get(id).page.as_ref();
-            page_weight_bytes(page.map_or(0, Bytes::len) as u64)
+            page_weight_bytes(page.map_or(0, PageBuf::len) as u64)
         } else {
             u64::from(self.versions.get(id & !VERSION).weight)
         }
@@ -274,8 +291,14 @@ impl Nodes for Slots {
 }
 
 /// What a page of `length` bytes takes, its node and its place in the index included.
-pub(super) fn page_weight_bytes(length: u64) -> u64 {
-    PAGE_OVERHEAD_BYTES + PAGE_OWNER_BYTES + Arena::footprint_bytes(length)
+pub(crate) fn page_weight_bytes(length: u64) -> u64 {
+    PAGE_OVERHEAD_BYTES + PageBuf::OWNER_BYTES + Arena::footprint_bytes(length)
+}
+
+/// The same for a record that is to have a page of `page_length` bytes besides what it has.
+pub(crate) fn record_weight_bytes(version: &Version, page_length: u64) -> u64 {
+    let page = Arena::footprint_bytes(page_length);
+    VERSION_OVERHEAD_BYTES + version.footprint_bytes() + page
 }
 
 impl PageName {

@@ -43,7 +43,7 @@ fn index_of(capacity_bytes: u64, pin_bytes_max: u64) -> (Index, Arc<Listener>) {
         pins_max: 2,
     };
     let sink = Arc::clone(&listener) as Arc<dyn GoneSink>;
-    let index = Index::new(limits, PageBytes::MIN, sink, CacheMetrics::default());
+    let index = Index::new(limits, PageBytes::OF_TESTS, sink, CacheMetrics::default());
     (index, listener)
 }
 
@@ -73,7 +73,7 @@ fn version(index: &Index, object: &ObjectId, pages: u64, keep: Keep, tag: &str) 
         doubt_until_ms: i64::MIN,
     };
     let settings = CacheSettings {
-        page_bytes: PageBytes::MIN,
+        page_bytes: PageBytes::OF_TESTS,
         ..CacheSettings::default()
     };
     let rule = Rule {
@@ -302,4 +302,70 @@ pub(crate) fn stamp_of(object: &ObjectId) -> Stamp {
     };
     let metrics = CacheMetrics::default();
     Index::new(limits, PageBytes::MIN, Arc::new(Nobody), metrics).stamp(object)
+}
+
+/// Goal: whatever is asked of an index, it may forget but never lies, and its accounts are right.
+/// Method: seeded operations against a map of what was stored last; all that the index shows must
+/// be in it, and what was removed must not be shown.
+#[test]
+fn an_index_forgets_but_never_lies() {
+    use crate::tests::schedules::Random;
+    for seed in 0..30 {
+        let (index, _) = index_of(2 << 20, 1 << 20);
+        let mut random = Random(seed);
+        let objects: Vec<_> = (0..12).map(|n| object("bucket", &format!("{n}"))).collect();
+        let mut stored = std::collections::HashMap::new();
+        for step in 0..400 {
+            let object = &objects[usize::try_from(random.below(12)).unwrap()];
+            match random.below(10) {
+                0..4 => {
+                    let keep = [Keep::Yes, Keep::Pinned][usize::from(random.below(3) == 0)];
+                    let pages = 1 + random.below(4);
+                    let version = version(&index, object, pages, keep, &format!("{step}"));
+                    if index.put_version(Arc::clone(&version), step * 700) == Stored::Yes {
+                        put_pages(&index, &version, pages, step * 700);
+                        stored.insert(object.clone(), version.vid);
+                    }
+                }
+                4..7 => {
+                    if let Some(found) = index.version(object, step * 700) {
+                        assert_eq!(stored.get(object), Some(&found.vid), "seed {seed}");
+                        let page = index.page(found.vid, 0, step * 700);
+                        assert!(page.is_none_or(|page| page.len() == PAGE.len()));
+                    }
+                }
+                7 => {
+                    index.pin(object);
+                }
+                8 => index.unpin(object),
+                _ => {
+                    let (bucket, key) = (object.bucket.clone(), object.key.clone());
+                    match random.below(8) {
+                        0 => index.invalidate(&Written::Bucket(bucket)),
+                        1 => drop(index.purge(&mut |_| true)),
+                        2 => {
+                            index.purge(&mut |name| name == object);
+                            stored.remove(object);
+                            continue;
+                        }
+                        _ => {
+                            index.invalidate(&Written::Object(bucket, key));
+                            stored.remove(object);
+                            continue;
+                        }
+                    }
+                    stored.clear();
+                }
+            }
+            index.audit();
+            assert!(index.pinned_bytes() <= 1 << 20, "seed {seed}");
+        }
+        index.purge(&mut |_| true);
+        index.invalidate(&Written::All);
+        assert_eq!(
+            index.pinned_bytes(),
+            0,
+            "seed {seed}: nothing pinned is left behind"
+        );
+    }
 }

@@ -36,7 +36,7 @@ const PIECE_BYTES: usize = 10_000;
 pub(super) fn settings() -> CacheSettings {
     CacheSettings {
         capacity_bytes: 64 * MIB,
-        page_bytes: PageBytes::MIN,
+        page_bytes: PageBytes::OF_TESTS,
         ..Default::default()
     }
 }

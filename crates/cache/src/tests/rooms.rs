@@ -25,7 +25,7 @@ fn index() -> Index {
         pins_max: 0,
     };
     let metrics = CacheMetrics::default();
-    Index::new(limits, PageBytes::MIN, Arc::new(Nobody), metrics)
+    Index::new(limits, PageBytes::OF_TESTS, Arc::new(Nobody), metrics)
 }
 
 /// One step of a fill: takes room for a page, stores it, gives up, or looks for pages.

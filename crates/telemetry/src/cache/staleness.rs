@@ -105,6 +105,12 @@ impl Staleness {
         MODES.into_iter().map(within).sum()
     }
 
+    /// All answers counted.
+    pub fn count_all(&self) -> u64 {
+        let of_mode = |mode| (0..=BOUNDS_MS.len()).map(move |bucket| self.count(mode, bucket));
+        MODES.into_iter().flat_map(of_mode).sum()
+    }
+
     fn count(&self, mode: Mode, bucket: usize) -> u64 {
         let count = |ages: &Ages| ages.counts[bucket].load(Ordering::Relaxed);
         self.of(mode).map(count).sum()

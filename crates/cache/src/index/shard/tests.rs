@@ -1,5 +1,7 @@
 //! Which entry makes room.
 
+use forebay_pages::PageBuf;
+
 use super::{super::slots, *};
 
 /// What an entry takes that [`put`] stores.
@@ -18,7 +20,7 @@ fn named(name: u64) -> PageName {
 fn store(shard: &mut Shard, name: u64, page: &'static [u8], target: Option<Target>, now_ms: i64) {
     let entry = Entry::Page {
         name: named(name),
-        page: Bytes::from_static(page),
+        page: Bytes::from_static(page).into(),
     };
     let (hash, weight) = (named(name).hash(&shard.hasher), entry.weight_bytes());
     let replaced = shard.remove_like(hash, &entry);
@@ -156,4 +158,24 @@ fn clocks_that_wrap_around_count_uses_still() {
     put(&mut shard, 2, start);
     assert!(touch(&mut shard, 2, start + 1200));
     assert_eq!(evicted(&mut shard, 1), [1]);
+}
+
+/// Goal: what a page of 4 KiB takes besides its bytes is 64 bytes at most, and is counted.
+/// Method: the allocations of a shard, at many fillings of its table, while others make room.
+#[test]
+fn a_page_takes_64_bytes_of_index_at_most_and_they_are_counted() {
+    let mut shard = shard();
+    let counted = weight() - PageBuf::OWNER_BYTES;
+    for name in 0..60_000 {
+        put(&mut shard, name, 0);
+        if name % 3 == 0 {
+            shard.evict();
+        }
+        if name > 3000 && name % 97 == 0 {
+            let entries = shard.table.len() as u64;
+            let bytes = shard.memory_bytes() as u64;
+            assert!(bytes <= counted * entries, "{bytes} bytes of {entries}");
+        }
+    }
+    assert!(counted <= 64);
 }

@@ -90,7 +90,7 @@ pub(super) fn check_page(
     let Some(page) = PageBytes::new(bytes) else {
         let wrong = Wrong {
             value: quoted(&ByteSize(bytes).to_string()),
-            allowed: "a power of two from 64KiB to 16MiB",
+            allowed: "a power of two from 4KiB to 16MiB",
             remedy: &format!("write {}", ByteSize(bytes.next_power_of_two())),
         };
         table.fault("page", wrong);
