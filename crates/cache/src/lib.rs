@@ -19,6 +19,7 @@
 //! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
+//! | `operate` | beside all reads: what an operator asks and orders |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
@@ -34,6 +35,7 @@ mod headers;
 #[allow(dead_code, reason = "what operators ask of it has no caller yet")]
 mod index;
 mod layer;
+mod operate;
 mod plan;
 mod policy;
 mod pump;
@@ -54,6 +56,11 @@ use forebay_s3::operation::Operation;
 use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
+pub use index::{Pinned, Purged};
+pub use operate::{
+    Found, FoundStanding, Operator, Rank, Ranked, Selection, StaleReason, Stats, TOP_MAX,
+    WarmCounts, WarmEnd, WarmOrder, WarmProgress,
+};
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 
@@ -77,6 +84,13 @@ impl CacheLayer {
     ) -> Self {
         Self {
             layer: Arc::new(Layer::new(inner, settings, clock, budget, metrics)),
+        }
+    }
+
+    /// A handle for whoever operates the cache.
+    pub fn operator(&self) -> Operator {
+        Operator {
+            layer: Arc::clone(&self.layer),
         }
     }
 

@@ -5,6 +5,7 @@ mod exclusive;
 mod extents;
 mod fills;
 mod model;
+mod operate;
 mod origin;
 mod origins;
 mod reads;

@@ -21,13 +21,14 @@
 //! | `forebay_cache_invalidated_total`, `forebay_cache_purged_total`: those that left else | |
 //! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
+//! | `forebay_cache_warmed_total`: objects that an operator had read | `outcome` |
 
 mod staleness;
 
 pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
-    metrics::{counter::Counter, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
 
@@ -80,6 +81,8 @@ pub struct CacheMetrics {
     pub pins_refused: Counter,
     /// Writes that invalidated something, or might have.
     pub invalidations: Counter,
+    /// Objects that an operator had read, by what came of it.
+    warmed: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
 /// Records and pages that left though nobody needed their room.
@@ -125,6 +128,12 @@ impl Gone {
 }
 
 impl CacheMetrics {
+    /// Counts an object that an operator had read; `outcome` is one of the words in
+    /// docs/metrics.md.
+    pub fn warmed(&self, outcome: &'static str) {
+        self.warmed.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
     /// Makes the counters part of what a scrape gives.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("forebay_cache");
@@ -226,6 +235,8 @@ impl CacheMetrics {
             registry.register(name, help, counter.clone());
         }
         self.gone.register(registry);
+        let help = "Objects that an operator had read, by what came of it";
+        registry.register("warmed", help, self.warmed.clone());
         registry.register_collector(Box::new(self.staleness.clone()));
     }
 }
