@@ -5,10 +5,14 @@
 //! prints the schema, and a test holds `example.toml` against it. The doc comments below are the
 //! descriptions in that schema.
 
+mod admin;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+pub use admin::RawAdmin;
 
 /// Configuration of `forebay serve`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -19,7 +23,7 @@ pub struct RawConfig {
     pub users_file: Option<String>,
     /// Where and how clients are served.
     pub server: Option<RawServer>,
-    /// The listener for health and metrics.
+    /// The listener for health, metrics and the admin API.
     pub admin: Option<RawAdmin>,
     /// Memory for what is in flight.
     pub memory: Option<RawMemory>,
@@ -146,15 +150,6 @@ pub struct RawLimits {
     /// Time from a request's head to its answer's; a body adds what it takes at the slowest pace.
     #[schemars(example = &"5m")]
     pub request_timeout: Option<String>,
-}
-
-/// The listener for health and metrics.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawAdmin {
-    /// IP address and port; it has no access control, so keep it on a closed network.
-    #[schemars(example = &"127.0.0.1:9001")]
-    pub listen: Option<String>,
 }
 
 /// Memory for what is in flight.
