@@ -90,6 +90,14 @@ impl Epochs {
         self.key(hashes).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Notes a write that may concern any key: no fill under way may be stored. What is stored
+    /// already is not judged by these counters.
+    pub(crate) fn every_key_written(&self) {
+        for counter in &self.keys {
+            counter.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Notes a write that may concern all of a bucket.
     pub(crate) fn bucket_written(&self, bucket_hash: u64) {
         self.bucket(bucket_hash).fetch_add(1, Ordering::AcqRel);
@@ -138,6 +146,10 @@ mod tests {
         assert_eq!(current(&stamps), [true; 3]);
         epochs.key_written(here);
         assert_eq!(current(&stamps), [false, true, true]);
+        assert!(epochs.is_bucket_current(&stamps[0]));
+        let stamps = take();
+        epochs.every_key_written();
+        assert_eq!(current(&stamps), [false; 3]);
         assert!(epochs.is_bucket_current(&stamps[0]));
         let stamps = take();
         epochs.bucket_written(here.bucket);

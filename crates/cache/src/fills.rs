@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use forebay_s3::operation::ObjectId;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
     ask::EXTENT_BYTES_MAX,
@@ -20,6 +21,8 @@ type Shard = HashMap<u64, Vec<Arc<Fill>>>;
 #[derive(Debug, Default)]
 pub(crate) struct Fills {
     shards: [Mutex<Shard>; SHARD_COUNT],
+    /// Told of each fill that has become unknown.
+    removed: Notify,
 }
 
 /// What a reader got.
@@ -121,6 +124,22 @@ impl Fills {
             if fills.is_empty() {
                 shard.remove(&name_hash);
             }
+        }
+        drop(shard);
+        self.removed.notify_waiters();
+    }
+
+    /// Waits until no fill of that name is under way: what they brought is stored.
+    ///
+    /// # Cancel safety
+    /// A dropped future loses nothing.
+    pub(crate) async fn settled(&self, name_hash: u64) {
+        loop {
+            let removed = self.removed.notified();
+            if !self.shard(name_hash).lock().contains_key(&name_hash) {
+                return;
+            }
+            removed.await;
         }
     }
 

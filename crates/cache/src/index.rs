@@ -41,10 +41,11 @@ mod shard;
 mod slots;
 
 #[allow(unused_imports, reason = "named by who shows them to operators")]
-pub(crate) use admin::{Present, Purged, Standing};
+pub use admin::Purged;
+pub(crate) use admin::{Present, Standing};
 #[allow(unused_imports, reason = "named by who listens")]
 pub(crate) use gone::{Cause, Gone, GoneEntry, GoneSink, Nobody};
-pub(crate) use pins::Pinned;
+pub use pins::Pinned;
 use pins::Pins;
 use queues::Place;
 use shard::{Removed, Shard, Target};

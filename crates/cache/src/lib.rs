@@ -24,6 +24,7 @@
 //! | `write`, `epochs`, `doubts` | invalidation without races |
 //! | `disk` | what of it lies on disk |
 //! | `shadow` | beside all reads: what less or more memory would bring |
+//! | `operate` | beside all reads: what an operator asks and orders |
 //!
 //! A cache fault is a miss: no room, no memory, no fill only mean that the bytes pass uncached.
 //! What is promised to clients is in docs/semantics.md.
@@ -37,11 +38,11 @@ mod fill;
 mod fills;
 mod freshness;
 mod headers;
-#[allow(dead_code, reason = "what operators ask of it is asked by the admin API")]
 mod index;
 mod kept;
 mod layer;
 mod negative;
+mod operate;
 mod plan;
 mod policy;
 mod pump;
@@ -64,7 +65,12 @@ use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Respons
 use forebay_telemetry::cache::CacheMetrics;
 
 pub use disk::DiskPart;
+pub use index::{Pinned, Purged};
 pub use kept::settings::{KeptSettings, Lasting};
+pub use operate::{
+    Found, FoundStanding, Operator, Rank, Ranked, Selection, StaleReason, Stats, TOP_MAX,
+    WarmCounts, WarmEnd, WarmOrder, WarmProgress,
+};
 pub use policy::{Keep, Matching, Place, Policy, Rule};
 pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
 pub use shadow::{Outline, ShadowReport};
@@ -114,6 +120,13 @@ impl CacheLayer {
     /// A dropped future leaves unwritten what it had not come to.
     pub async fn close(&self) {
         self.layer.close().await;
+    }
+
+    /// A handle for whoever operates the cache.
+    pub fn operator(&self) -> Operator {
+        Operator {
+            layer: Arc::clone(&self.layer),
+        }
     }
 
     /// Bytes that records, pages, kept answers and their index take.

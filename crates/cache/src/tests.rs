@@ -8,6 +8,7 @@ mod fills;
 mod kept;
 mod model;
 mod negative;
+mod operate;
 mod origin;
 mod origins;
 mod reads;

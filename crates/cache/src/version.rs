@@ -12,7 +12,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
     },
 };
 
@@ -91,6 +91,8 @@ pub(crate) enum Checksums {
 struct Moments {
     validated_ms: AtomicI64,
     used_ms: AtomicI64,
+    /// Seconds in which it answered.
+    hits: AtomicU32,
     /// The last question to which the origin would not say that it is current.
     refused_ms: AtomicI64,
     /// It is being validated in the background.
@@ -123,6 +125,7 @@ impl Moments {
         Self {
             validated_ms: validated_ms.into(),
             used_ms: used_ms.into(),
+            hits: 0.into(),
             refused_ms: i64::MIN.into(),
             is_revalidated: false.into(),
         }
@@ -133,6 +136,7 @@ impl Moments {
         Self {
             validated_ms: copied(&self.validated_ms),
             used_ms: copied(&self.used_ms),
+            hits: self.hits.load(Ordering::Relaxed).into(),
             refused_ms: copied(&self.refused_ms),
             is_revalidated: false.into(),
         }
@@ -432,7 +436,13 @@ impl Version {
     pub(crate) fn used(&self, now_ms: i64) {
         if now_ms - self.moments.used_ms.load(Ordering::Relaxed) >= 1000 {
             self.moments.used_ms.store(now_ms, Ordering::Relaxed);
+            self.moments.hits.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How often it has answered; uses within a second count once.
+    pub(crate) fn hits(&self) -> u32 {
+        self.moments.hits.load(Ordering::Relaxed)
     }
 
     /// Memory that the record takes, its page included, if it has one; the index not.

@@ -26,6 +26,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    Admin(Box<crate::admin_command::AdminArguments>),
     Tap(Box<forebay_bench::tap::command::TapArguments>),
     Cost(Box<forebay_bench::cost::command::CostArguments>),
     /// Measure S3 endpoints, several side by side.
@@ -83,7 +84,7 @@ pub(crate) struct SourceArguments {
     /// Address for clients, in place of those of the config.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Address for health and metrics.
+    /// Address for health, metrics and the admin API.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin_listen: Option<String>,
 }

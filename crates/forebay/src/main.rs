@@ -6,6 +6,7 @@
 //! | `config check` | tells every fault of a config | 0 none, 64 some |
 //! | `config show` | prints every value in force and its source | 0, 64 |
 //! | `config schema`, `config example` | print what a config may hold | 0 |
+//! | `admin …` | asks and changes a running gateway | 0, 1 failed or not stored, 64 bad flags |
 //! | `tap` | relays and counts until SIGTERM or SIGINT | 0 stopped, 1 failed, 64 bad flags |
 //! | `cost` | tells what a workload costs | 0, 1, 64 bad flags or prices |
 //! | `bench run` | measures S3 endpoints | 0, 1 some requests failed or cut short, 64 |
@@ -14,6 +15,7 @@
 //!
 //! A command line that can't be understood leaves with 64 as well (`EX_USAGE` of sysexits.h).
 
+mod admin_command;
 mod arguments;
 mod bench_command;
 mod config_command;
@@ -63,6 +65,10 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Serve(sources) => serve::serve(&sources),
         Command::Config { command } => config_command::run(command),
+        Command::Admin(arguments) => match admin_command::run(&arguments) {
+            Ok(ending) => return ending,
+            Err(error) => Err(error),
+        },
         Command::Tap(arguments) => tap::command::run(*arguments, &mut std::io::stderr()),
         Command::Cost(arguments) => print_with(|out| cost::command::run(&arguments, out)),
         Command::Bench { command } => match bench_command::run(&command) {

@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use forebay_gateway::{
     Gateway, Parts, Running, access,
-    admin::{Admin, Health},
+    admin::{Admin, Api, Health},
     assemble::{self, Assembly},
     config::{self, Config, Fault, File, Flags, Judged},
 };
@@ -63,15 +63,23 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
         budget: &budget,
         variable: &variable,
     };
-    let Assembly { routes } = assemble::assemble(&config, components, &mut registry)?;
+    let Assembly { routes, caches } = assemble::assemble(&config, components, &mut registry)?;
     let metrics = Gateway::metrics(&config.settings);
     metrics.register(&mut registry);
     assemble::register_gauges(&mut registry, &budget);
 
     let health = Arc::new(Health::default());
-    let admin = Admin::bind(config.admin_listen, Arc::clone(&health), Arc::new(registry))
+    let token = config.admin.token.as_ref();
+    let token = token.map(|source| access::read_token(source, &variable));
+    let token = token
+        .transpose()
+        .map_err(|fault| FaultyConfig(vec![fault]))?;
+    let api = Api::new(caches, token, Arc::clone(&health), clock.clone());
+    let api = Arc::new(api);
+    let (registry, listen) = (Arc::new(registry), config.admin.listen);
+    let admin = Admin::bind(listen, Arc::clone(&health), registry, Arc::clone(&api))
         .await
-        .with_context(|| format!("listen on {} (admin)", config.admin_listen))?;
+        .with_context(|| format!("listen on {listen} (admin)"))?;
     let admin_address = admin.address().context("ask for the admin address")?;
     let parts = Parts {
         routes,
@@ -104,6 +112,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
         reload::reload(&mut current, arguments, &running, root.key()).await;
     }
     health.begin_drain();
+    api.stop().await;
     drain(running, current.drain_timeout, &mut signals).await;
     admin.abort();
     Ok(())

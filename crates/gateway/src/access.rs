@@ -175,6 +175,7 @@ pub fn faults_of(outside: &[Outside], variable: &dyn Fn(&str) -> Option<String>)
             Outside::Secret { key, source } => {
                 faults.extend(read_secret(key, source, variable).err());
             }
+            Outside::AdminToken(source) => faults.extend(read_token(source, variable).err()),
             Outside::Policy { source, kind } => {
                 compile(source, *kind, &mut faults);
             }
@@ -313,10 +314,29 @@ pub fn read_secret(
     source: &SecretSource,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<SecretKey, Fault> {
+    read_secret_at(&format!("{key}.secret_key"), source, variable)
+}
+
+/// Reads the token of the admin API.
+///
+/// # Errors
+/// The fault that names its key.
+pub fn read_token(
+    source: &SecretSource,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<SecretKey, Fault> {
+    read_secret_at("admin.token", source, variable)
+}
+
+fn read_secret_at(
+    key: &str,
+    source: &SecretSource,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<SecretKey, Fault> {
     match source {
         SecretSource::Inline(secret) => Ok(secret.clone()),
         SecretSource::File(path) => {
-            let at = format!("{key}.secret_key_file");
+            let at = format!("{key}_file");
             let text = read_bounded(path, SECRET_FILE_BYTES_MAX)
                 .map_err(|error| unreadable(at.clone(), path, &error))?;
             match text.trim() {
@@ -327,7 +347,7 @@ pub fn read_secret(
         SecretSource::Environment(name) => match variable(name) {
             Some(secret) if !secret.is_empty() => Ok(SecretKey::new(secret)),
             Some(_) | None => Err(Fault {
-                key: format!("{key}.secret_key_env"),
+                key: format!("{key}_env"),
                 value: format!("{name:?}"),
                 allowed: "a variable that is set".to_owned(),
                 remedy: format!("set {name} in the environment of the program"),

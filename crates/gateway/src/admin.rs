@@ -5,13 +5,21 @@
 //! | `/health/live` | 200 as long as the process runs its event loop |
 //! | `/health/ready` | 200 while clients are served, 503 from the start of a drain on |
 //! | `/metrics` | every metric, in the text format of Prometheus (`OpenMetrics`) |
+//! | `/admin/v1/…` | what caches hold, and changes of it: `api` |
 //!
 //! Readiness does not ask the stores: cached objects are served while an origin is down, and a
 //! blinking origin must not take every gateway out of its load balancer at once.
 //!
-//! It has no access control, so it listens on loopback unless the config says otherwise. Plain
-//! hyper on the caller's runtime, apart from the threads that serve clients, so that it answers
-//! when they are busy.
+//! Health and metrics are for whoever reaches them; who may use the API is `guard`'s. It listens on
+//! loopback unless the config says otherwise. Plain hyper on the caller's runtime, apart from the
+//! threads that serve clients, so that it answers when they are busy.
+
+mod api;
+mod caches;
+mod guard;
+mod jobs;
+pub mod messages;
+mod selection;
 
 use std::{
     collections::HashMap,
@@ -28,10 +36,14 @@ use std::{
 use bytes::Bytes;
 use forebay_store::Body;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as HttpBody;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::{net::TcpListener, sync::Semaphore};
+
+pub use api::{Api, needs_token};
+pub use caches::{Cache, Caches};
 
 /// Connections at once: a few scrapers and probes, so that a leak in one of them harms no client.
 const CONNECTIONS_MAX: usize = 64;
@@ -67,8 +79,15 @@ impl Health {
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
+    answers: Arc<Answers>,
+}
+
+/// What the listener answers from.
+#[derive(Debug)]
+struct Answers {
     health: Arc<Health>,
     registry: Arc<Registry>,
+    api: Arc<Api>,
 }
 
 impl Admin {
@@ -77,11 +96,15 @@ impl Admin {
         address: SocketAddr,
         health: Arc<Health>,
         registry: Arc<Registry>,
+        api: Arc<Api>,
     ) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
-            health,
-            registry,
+            answers: Arc::new(Answers {
+                health,
+                registry,
+                api,
+            }),
         })
     }
 
@@ -100,18 +123,18 @@ impl Admin {
         loop {
             while tasks.try_join_next().is_some() {}
             let permit = Arc::clone(&connections).acquire_owned().await;
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "accept an admin connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let (health, registry) = (Arc::clone(&self.health), Arc::clone(&self.registry));
+            let answers = Arc::clone(&self.answers);
             tasks.spawn(async move {
-                let service = service_fn(|request: Request<Incoming>| {
-                    std::future::ready(Ok::<_, Infallible>(answer(&request, &health, &registry)))
+                let service = service_fn(async |request: Request<Incoming>| {
+                    Ok::<_, Infallible>(answers.answer(request, peer).await)
                 });
                 let served = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -124,6 +147,18 @@ impl Admin {
                 drop(permit);
             });
         }
+    }
+}
+
+impl Answers {
+    async fn answer<B>(&self, request: Request<B>, peer: SocketAddr) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        if Api::is_for(request.uri().path()) {
+            return self.api.answer(request, peer).await;
+        }
+        answer(&request, &self.health, &self.registry)
     }
 }
 
@@ -144,7 +179,7 @@ fn answer<B>(request: &Request<B>, health: &Health, registry: &Registry) -> Resp
         "/metrics" => metrics(request, registry),
         _ => text(
             StatusCode::NOT_FOUND,
-            "/health/live, /health/ready, /metrics\n",
+            "/health/live, /health/ready, /metrics, /admin/v1/cache/stats\n",
         ),
     }
 }

@@ -8,7 +8,7 @@ mod gauges;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use forebay_cache::CacheLayer;
+use forebay_cache::{CacheLayer, Operator};
 use forebay_fs::{FsStore, OpenError};
 use forebay_native::MemoryStore;
 use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 
 use crate::{
     access::read_secret,
+    admin::{Cache, Caches},
     config::{Config, CredentialsConfig, Fault, LayerConfig, S3Config, StoreConfig},
     routes::{BucketPattern, Route, Routes},
 };
@@ -41,6 +42,8 @@ pub struct Components<'a> {
 pub struct Assembly {
     /// Which store, layers included, answers for which bucket.
     pub routes: Routes,
+    /// The caches among the layers.
+    pub caches: Caches,
 }
 
 /// Why a store could not be made.
@@ -84,6 +87,7 @@ pub fn assemble(
         stores.insert(name, make_store(name, store, components, registry)?);
     }
     let mut routes = Vec::with_capacity(config.routes.len());
+    let mut caches = Vec::new();
     for (index, route) in config.routes.iter().enumerate() {
         let store = stores
             .get(&*route.store)
@@ -94,7 +98,15 @@ pub fn assemble(
             .iter()
             .rev()
             .fold(Arc::clone(store), |inner, layer| {
-                add_layer(inner, layer, index, (components, registry))
+                let (layer, operator) = add_layer(inner, layer, index, (components, registry));
+                caches.push(Cache {
+                    name: index.to_string(),
+                    route_index: index,
+                    store: route.store.clone(),
+                    buckets: route.buckets.clone(),
+                    operator,
+                });
+                layer
             });
         let buckets = route
             .buckets
@@ -103,8 +115,13 @@ pub fn assemble(
             .collect();
         routes.push(Route { buckets, store });
     }
+    let routes = Routes::new(routes);
     Ok(Assembly {
-        routes: Routes::new(routes),
+        caches: Caches {
+            routes: routes.clone(),
+            list: caches,
+        },
+        routes,
     })
 }
 
@@ -173,17 +190,13 @@ fn add_layer(
     layer: &LayerConfig,
     route_index: usize,
     (components, registry): (Components<'_>, &mut Registry),
-) -> Arc<dyn Store> {
+) -> (Arc<dyn Store>, Operator) {
     let LayerConfig::Cache(settings) = layer;
     let metrics = CacheMetrics::default();
     let label = ("route".into(), route_index.to_string().into());
     metrics.register(registry.sub_registry_with_label(label));
     let (clock, budget) = (components.clock.clone(), components.budget.clone());
-    Arc::new(CacheLayer::new(
-        inner,
-        settings.clone(),
-        clock,
-        budget,
-        metrics,
-    ))
+    let cache = CacheLayer::new(inner, settings.clone(), clock, budget, metrics);
+    let operator = cache.operator();
+    (Arc::new(cache), operator)
 }

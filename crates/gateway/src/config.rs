@@ -60,8 +60,8 @@ pub struct Config {
     pub settings: Settings,
     /// How long requests in progress may go on after SIGTERM.
     pub drain_timeout: Duration,
-    /// Where health and metrics are served.
-    pub admin_listen: SocketAddr,
+    /// Where health, metrics and the admin API are served.
+    pub admin: AdminConfig,
     /// Memory for what is in flight.
     pub memory: MemoryConfig,
     /// The log of the program.
@@ -87,6 +87,15 @@ pub struct Surroundings {
     pub cores: NonZeroUsize,
     /// `AWS_REGION` or `AWS_DEFAULT_REGION`.
     pub aws_region: Option<String>,
+}
+
+/// Where health, metrics and the admin API are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// The address.
+    pub listen: SocketAddr,
+    /// What the API asks for.
+    pub token: Option<SecretSource>,
 }
 
 /// Memory for what is in flight.

@@ -40,6 +40,12 @@ pub struct Route {
     pub store: Arc<dyn Store>,
 }
 
+impl Route {
+    fn is_for(&self, bucket: &BucketName) -> bool {
+        self.buckets.iter().any(|pattern| pattern.matches(bucket))
+    }
+}
+
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Route")
@@ -62,10 +68,7 @@ impl Routes {
     /// the first route for every bucket, else of the first route.
     pub fn store_for(&self, bucket: Option<&BucketName>) -> Option<&dyn Store> {
         let route = match bucket {
-            Some(bucket) => self
-                .0
-                .iter()
-                .find(|route| route.buckets.iter().any(|pattern| pattern.matches(bucket))),
+            Some(bucket) => self.0.iter().find(|route| route.is_for(bucket)),
             None => self
                 .0
                 .iter()
@@ -73,6 +76,11 @@ impl Routes {
                 .or_else(|| self.0.first()),
         };
         route.map(|route| &*route.store)
+    }
+
+    /// The index of the route for a bucket.
+    pub fn index_for(&self, bucket: &BucketName) -> Option<usize> {
+        self.0.iter().position(|route| route.is_for(bucket))
     }
 }
 

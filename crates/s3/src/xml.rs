@@ -1,8 +1,8 @@
 //! The few XML documents that the gateway and layers write or read themselves.
 //!
-//! Written: the error document. Read: the keys of a `DeleteObjects` body, a tag set, and the error
-//! that `CompleteMultipartUpload` and `CopyObject` may put into a 200. Typed operations of native
-//! stores have XML of their own.
+//! Written: the error document. Read: the keys of a `DeleteObjects` body, a tag set, a listing, and
+//! the error that `CompleteMultipartUpload` and `CopyObject` may put into a 200. Typed operations
+//! of native stores have XML of their own.
 //!
 //! The reader takes any bytes and stops at its limits; it knows no DTD and no entities but the
 //! five of XML, so nothing expands.
@@ -15,7 +15,10 @@ use crate::{
     key::{InvalidKey, ObjectKey, VersionId},
 };
 
+mod listing;
 mod tree;
+
+pub use listing::{ListedBatch, ListedObject, listed};
 
 use tree::{Node, Unreadable};
 

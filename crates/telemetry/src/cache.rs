@@ -24,6 +24,7 @@
 //! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
 //! | `forebay_cache_answers_…`: answers kept whole, see `kept` | `operation` |
+//! | `forebay_cache_warmed_total`: objects that an operator had read | `outcome` |
 //!
 //! And those of [`ShadowMetrics`].
 
@@ -36,7 +37,7 @@ pub use shadow::ShadowMetrics;
 pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
-    metrics::{counter::Counter, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
 
@@ -99,6 +100,8 @@ pub struct CacheMetrics {
     pub invalidations: Counter,
     /// Answers kept whole.
     pub kept: KeptMetrics,
+    /// Objects that an operator had read, by what came of it.
+    warmed: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
 /// Records and pages that left though nobody needed their room.
@@ -144,6 +147,12 @@ impl Gone {
 }
 
 impl CacheMetrics {
+    /// Counts an object that an operator had read; `outcome` is one of the words in
+    /// docs/metrics.md.
+    pub fn warmed(&self, outcome: &'static str) {
+        self.warmed.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
     /// Makes the counters part of what a scrape gives.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("forebay_cache");
@@ -261,6 +270,8 @@ impl CacheMetrics {
         }
         self.gone.register(registry);
         self.shadow.register(registry);
+        let help = "Objects that an operator had read, by what came of it";
+        registry.register("warmed", help, self.warmed.clone());
         registry.register_collector(Box::new(self.staleness.clone()));
         self.kept.register(registry);
     }

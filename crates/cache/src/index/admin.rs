@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use forebay_s3::operation::ObjectId;
+use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use parking_lot::Mutex;
 
 use super::{Cause, Entry, Index, PageName, Pinned, Removed, Shard, Target, queues::Place, signed};
 use crate::{
-    epochs::Hashes,
     policy::Keep,
     version::{Version, Vid},
 };
@@ -45,7 +44,7 @@ pub(crate) struct Present {
 
 /// What a purge removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Purged {
+pub struct Purged {
     /// Version records.
     pub records: u64,
     /// Pages that had entries of their own.
@@ -110,33 +109,73 @@ impl Index {
     }
 
     /// Removes the records of objects that match, and their pages, pinned or not, and makes fills
-    /// of them unfit to store. A fill of an object that has no record yet is not known here: who
-    /// means one object or a bucket invalidates it instead.
+    /// under way unfit to store: all, as one may be of an object that has no record here yet.
     pub(crate) fn purge(&self, matches: &mut dyn FnMut(&ObjectId) -> bool) -> Purged {
+        self.epochs.every_key_written();
         let mut purged = Purged::default();
         self.visit(&mut |version, _| {
             if !matches(&version.object) {
                 return;
             }
             let hash = version.stamp.key_hash();
-            let bucket = self.bucket_hash(&version.object.bucket);
-            self.epochs.key_written(Hashes { key: hash, bucket });
             let removed = self.shard(hash).lock().remove_version(hash, version);
-            if let Some(removed) = removed {
-                purged.records += 1;
-                purged.bytes += removed.weight_bytes;
-                self.unaccount(Some(&removed));
-                self.pins.remove_vid(version.vid);
-                self.tell(removed, Cause::Purged, None);
-            }
-            self.each_page(version, &mut |name| {
-                if let Some(weight) = self.forget_page(name, Cause::Purged) {
-                    purged.pages += 1;
-                    purged.bytes += weight;
-                }
-            });
+            self.purge_removed(version, removed, &mut purged);
         });
         purged
+    }
+
+    /// Removes all versions of an object, and their pages, and makes fills of it unfit to store.
+    pub(crate) fn purge_object(&self, bucket: &BucketName, key: &ObjectKey) -> Purged {
+        let hashes = self.hashes(bucket, key);
+        self.epochs.key_written(hashes);
+        let removed = self
+            .shard(hashes.key)
+            .lock()
+            .remove_versions(hashes.key, bucket, key);
+        let mut purged = Purged::default();
+        for removed in removed {
+            if let Entry::Version(version) = &removed.entry {
+                let version = Arc::clone(version);
+                self.purge_removed(&version, Some(removed), &mut purged);
+            }
+        }
+        purged
+    }
+
+    /// Removes everything, pages that no record leads to included.
+    pub(crate) fn purge_all(&self) -> Purged {
+        let mut purged = self.purge(&mut |_| true);
+        for shard in &self.shards {
+            loop {
+                let Some(removed) = shard.lock().evict() else {
+                    break;
+                };
+                match &removed.entry {
+                    Entry::Version(_) => purged.records += 1,
+                    Entry::Page { .. } => purged.pages += 1,
+                }
+                purged.bytes += removed.weight_bytes;
+                self.gone(removed, Cause::Purged);
+            }
+        }
+        purged
+    }
+
+    /// What is left to do of a record that was removed, unless another did it meanwhile.
+    fn purge_removed(&self, version: &Version, removed: Option<Removed>, purged: &mut Purged) {
+        if let Some(removed) = removed {
+            purged.records += 1;
+            purged.bytes += removed.weight_bytes;
+            self.unaccount(Some(&removed));
+            self.pins.remove_vid(version.vid);
+            self.tell(removed, Cause::Purged, None);
+        }
+        self.each_page(version, &mut |name| {
+            if let Some(weight) = self.forget_page(name, Cause::Purged) {
+                purged.pages += 1;
+                purged.bytes += weight;
+            }
+        });
     }
 
     /// Pins an object by its name: what is here of it now, and whatever of it is stored later.

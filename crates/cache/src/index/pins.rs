@@ -21,7 +21,7 @@ use crate::version::Vid;
 
 /// What came of an operator's pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pinned {
+pub enum Pinned {
     /// The name is kept; of what is in memory so much is pinned and so much found no room in the
     /// quota.
     Kept {

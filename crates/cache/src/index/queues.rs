@@ -53,6 +53,17 @@ pub(crate) enum Place {
     Pinned,
 }
 
+impl Place {
+    /// The queue's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Main => "main",
+            Self::Pinned => "pinned",
+        }
+    }
+}
+
 /// An entry's place in its queue, and what is known of its uses: 12 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Links {

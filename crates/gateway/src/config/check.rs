@@ -4,6 +4,7 @@
 //! new key can't be forgotten here. All faults come out together.
 
 mod access;
+mod admin;
 mod cache;
 mod kept;
 mod routes;
@@ -57,7 +58,7 @@ pub(super) fn check(
         findings.outside.push(Outside::UsersFile(path.clone()));
     }
     let server = server::check(&mut findings.section("server"), server, surroundings);
-    let admin_listen = server::check_admin(&mut findings.section("admin"), admin);
+    let admin = admin::check(&mut findings.section("admin"), admin);
     let memory = check_memory(&mut findings.section("memory"), memory, surroundings);
     let log = check_log(&mut findings.section("log"), log);
     let access_log = server::check_access_log(&mut findings.section("access_log"), access_log);
@@ -109,7 +110,7 @@ pub(super) fn check(
         data_dir: server.data_dir,
         settings,
         drain_timeout: server.drain_timeout,
-        admin_listen,
+        admin,
         memory,
         log,
         access,

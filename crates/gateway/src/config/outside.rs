@@ -21,6 +21,8 @@ pub enum Outside {
         /// Where it is.
         source: SecretSource,
     },
+    /// The token of the admin API.
+    AdminToken(SecretSource),
     /// A policy.
     Policy {
         /// Where it is.
@@ -34,7 +36,7 @@ impl Outside {
     /// The key that faults will name, where it is not fixed.
     pub(super) fn key_mut(&mut self) -> Option<&mut String> {
         match self {
-            Self::UsersFile(_) => None,
+            Self::UsersFile(_) | Self::AdminToken(_) => None,
             Self::Secret { key, .. } => Some(key),
             Self::Policy { source, .. } => Some(source.key_mut()),
         }

@@ -5,6 +5,8 @@
 //! prints the schema, and a test holds `example.toml` against it. The doc comments below are the
 //! descriptions in that schema.
 
+mod admin;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -12,6 +14,7 @@ use serde::Deserialize;
 
 mod cache;
 
+pub use admin::RawAdmin;
 pub use cache::{RawBounded, RawCache, RawCacheRule, RawCoherence, RawKeptFor, RawLasting};
 
 /// Configuration of `forebay serve`.
@@ -23,7 +26,7 @@ pub struct RawConfig {
     pub users_file: Option<String>,
     /// Where and how clients are served.
     pub server: Option<RawServer>,
-    /// The listener for health and metrics.
+    /// The listener for health, metrics and the admin API.
     pub admin: Option<RawAdmin>,
     /// Memory for what is in flight.
     pub memory: Option<RawMemory>,
@@ -150,15 +153,6 @@ pub struct RawLimits {
     /// Time from a request's head to its answer's; a body adds what it takes at the slowest pace.
     #[schemars(example = &"5m")]
     pub request_timeout: Option<String>,
-}
-
-/// The listener for health and metrics.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawAdmin {
-    /// IP address and port; it has no access control, so keep it on a closed network.
-    #[schemars(example = &"127.0.0.1:9001")]
-    pub listen: Option<String>,
 }
 
 /// Memory for what is in flight.

@@ -55,7 +55,7 @@ fn nothing_at_all_is_a_working_config() {
         config.settings.listeners[0].authentication,
         Authentication::Required
     );
-    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:9001");
+    assert_eq!(config.admin.listen.to_string(), "127.0.0.1:9001");
     assert!(matches!(&config.stores["default"],
         StoreConfig::Fs(fs) if fs.root.as_os_str() == "./forebay-data"));
     assert_eq!(config.routes[0].buckets, ["*"]);
@@ -194,6 +194,24 @@ fn each_fault_names_key_value_and_remedy() {
             "admin.listen",
             "\"9001\"",
             "in numbers",
+        ),
+        (
+            "[admin]\nlisten = \"0.0.0.0:9001\"",
+            "admin.token",
+            "(not set)",
+            "admin.token_file, or listen on 127.0.0.1",
+        ),
+        (
+            "[admin]\ntoken = \"short\"",
+            "admin.token",
+            "***",
+            "openssl rand",
+        ),
+        (
+            "[admin]\ntoken_file = \"a\"\ntoken_env = \"B\"",
+            "admin.token",
+            "(several)",
+            "keep the one",
         ),
         (
             "[stores.a]\ntype = \"redis\"",
@@ -1096,7 +1114,8 @@ fn every_key_of_the_schema_is_shown_when_it_is_set() {
                 .any(|known| known.starts_with(&format!("{path}[")));
         // A policy's document is shown as one value, and one secret in three is set at a time.
         let is_inside_policy = matches!(path.rsplit('.').next(), Some("json" | "file"));
-        if !is_leaf_shown && !is_inside_policy && !path.contains("secret_key") {
+        let is_secret = path.contains("secret_key") || path.starts_with("admin.token");
+        if !is_leaf_shown && !is_inside_policy && !is_secret {
             missing.push(path.to_owned());
         }
     });

@@ -1,4 +1,4 @@
-//! Judges `[server]`, `[admin]` and `[access_log]`: where and how clients are served.
+//! Judges `[server]` and `[access_log]`: where and how clients are served.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,7 +14,7 @@ use super::{Form, Given, Rule, Section, Surroundings, Wrong};
 use crate::{
     config::{
         ROOT_USER,
-        raw::{RawAccessLog, RawAdmin, RawLimits, RawListen, RawListener, RawServer, RawTls},
+        raw::{RawAccessLog, RawLimits, RawListen, RawListener, RawServer, RawTls},
         section::quoted,
         value::KIB,
     },
@@ -25,7 +25,6 @@ use crate::{
 };
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:9000";
-const ADMIN_LISTEN_DEFAULT: &str = "127.0.0.1:9001";
 const DATA_DIR_DEFAULT: &str = "./forebay-data";
 /// What S3 calls its first region, and what clients sign for unless told otherwise.
 pub(super) const REGION_DEFAULT: &str = "us-east-1";
@@ -98,19 +97,11 @@ pub(super) fn seconds(default: u64, range: RangeInclusive<u64>) -> Rule<Duration
     }
 }
 
-const ADDRESS: Form<'static, SocketAddr> = Form {
+pub(super) const ADDRESS: Form<'static, SocketAddr> = Form {
     parse: |text| text.parse().ok(),
     allowed: "an IP address and a port, such as \"127.0.0.1:9000\" or \"[::]:9000\"",
     remedy: "write the address in numbers, \"0.0.0.0:PORT\" for every IPv4 address of the machine",
 };
-
-pub(super) fn check_admin(section: &mut Section<'_, '_>, raw: Option<RawAdmin>) -> SocketAddr {
-    let RawAdmin { listen } = raw.unwrap_or_default();
-    let given = Given::from(listen.is_some());
-    let text = listen.unwrap_or_else(|| ADMIN_LISTEN_DEFAULT.to_owned());
-    let address = section.parsed("listen", &text, given, ADDRESS);
-    address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9001)))
-}
 
 pub(super) fn check_access_log(
     section: &mut Section<'_, '_>,

@@ -1,0 +1,212 @@
+//! The command line of `forebay admin`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use forebay_gateway::admin::messages::Change;
+
+use super::names;
+
+/// See into a running gateway, and change what its caches hold.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArguments {
+    #[command(flatten)]
+    pub(super) server: ServerArguments,
+    #[command(subcommand)]
+    pub(super) command: AdminCommand,
+}
+
+/// Which gateway, and how its answers are shown.
+#[derive(Debug, Args)]
+pub(super) struct ServerArguments {
+    /// Its admin listener.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "FOREBAY_ADMIN",
+        default_value = "http://127.0.0.1:9001",
+        global = true
+    )]
+    pub(super) admin: http::Uri,
+    /// File with the token that its `admin.token` asks for; else `FOREBAY_ADMIN_TOKEN` counts.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(super) token_file: Option<PathBuf>,
+    /// Print what the API answers, one JSON document, for scripts.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+}
+
+/// What about.
+#[derive(Debug, Subcommand)]
+pub(super) enum AdminCommand {
+    /// Caches: what they hold, purge, warm.
+    Cache {
+        #[command(subcommand)]
+        command: CacheCommand,
+    },
+    /// Changes under way, and the last that have ended.
+    Jobs(JobsArguments),
+}
+
+/// What to do with caches.
+#[derive(Debug, Subcommand)]
+pub(super) enum CacheCommand {
+    /// Counts of every cache.
+    Stats,
+    /// The objects that answer most often, or take most memory.
+    Top(TopArguments),
+    /// What is known of one object; leaves with 1 when nothing is stored.
+    Lookup {
+        /// BUCKET/KEY
+        object: String,
+    },
+    /// Remove objects from caches: the next read of each asks the origin.
+    #[command(after_help = "Examples:\n  \
+        forebay admin cache purge photos/2026/cat.jpg\n  \
+        forebay admin cache purge --prefix photos/2026/ --bucket drafts\n  \
+        find-changed | forebay admin cache purge --list -")]
+    Purge(SelectionArguments),
+    /// Keep objects even when others need the room, within the quota of pins.
+    Pin(ObjectArguments),
+    /// End what `pin` began.
+    Unpin(ObjectArguments),
+    /// Read objects into their caches; what is fresh there is not read again.
+    #[command(after_help = "Examples:\n  \
+        forebay admin cache warm --prefix models/llama/ --concurrency 16\n  \
+        forebay admin cache warm --list tonight.txt --detach\n\n\
+        Ctrl-C cancels; what was read stays.")]
+    Warm(WarmArguments),
+    /// Make every cache empty.
+    Flush {
+        /// Says that it is meant.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Which objects lead.
+#[derive(Debug, Args)]
+pub(super) struct TopArguments {
+    /// Objects shown.
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value = "20",
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub(super) count: u16,
+    /// What they are ranked by.
+    #[arg(long, default_value = "hits")]
+    pub(super) by: TopOrder,
+}
+
+/// What objects are ranked by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum TopOrder {
+    /// How often they have answered; answers within a second count once.
+    Hits,
+    /// The memory they take.
+    Bytes,
+}
+
+/// Objects by name.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct ObjectArguments {
+    /// Objects, as BUCKET/KEY.
+    #[arg(value_name = "BUCKET/KEY")]
+    pub(super) objects: Vec<String>,
+    /// File with one BUCKET/KEY a line; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(super) list: Option<PathBuf>,
+}
+
+/// Objects by name or by what their names begin with.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct PlaceArguments {
+    /// Objects, as BUCKET/KEY.
+    #[arg(value_name = "BUCKET/KEY")]
+    pub(super) objects: Vec<String>,
+    /// Objects whose names begin so.
+    #[arg(long = "prefix", value_name = "BUCKET/PREFIX")]
+    pub(super) prefixes: Vec<String>,
+    /// All objects of a bucket.
+    #[arg(long = "bucket", value_name = "BUCKET")]
+    pub(super) buckets: Vec<String>,
+    /// File with one BUCKET/KEY a line; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(super) list: Option<PathBuf>,
+}
+
+/// Any objects.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct SelectionArguments {
+    /// Objects, as BUCKET/KEY.
+    #[arg(value_name = "BUCKET/KEY")]
+    objects: Vec<String>,
+    /// Objects whose names begin so.
+    #[arg(long = "prefix", value_name = "BUCKET/PREFIX")]
+    prefixes: Vec<String>,
+    /// All objects of a bucket.
+    #[arg(long = "bucket", value_name = "BUCKET")]
+    buckets: Vec<String>,
+    /// File with one BUCKET/KEY a line; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
+    /// All objects of all caches.
+    #[arg(long)]
+    all: bool,
+}
+
+/// What to read, and how.
+#[derive(Debug, Args)]
+pub(super) struct WarmArguments {
+    #[command(flatten)]
+    pub(super) selection: PlaceArguments,
+    /// Objects read at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) concurrency: Option<u32>,
+    /// Do not wait for the end: `forebay admin jobs` tells how far it is.
+    #[arg(long)]
+    pub(super) detach: bool,
+}
+
+/// Which job.
+#[derive(Debug, Args)]
+pub(super) struct JobsArguments {
+    /// Its number; all without.
+    pub(super) id: Option<u64>,
+    /// Stop it; what it has done stays.
+    #[arg(long, requires = "id")]
+    pub(super) cancel: bool,
+}
+
+impl ObjectArguments {
+    pub(super) fn change(&self) -> anyhow::Result<Change> {
+        names::change(&self.objects, self.list.as_deref())
+    }
+}
+
+impl PlaceArguments {
+    pub(super) fn change(&self) -> anyhow::Result<Change> {
+        Ok(Change {
+            prefixes: names::plain(&self.prefixes),
+            buckets: names::plain(&self.buckets),
+            ..names::change(&self.objects, self.list.as_deref())?
+        })
+    }
+}
+
+impl SelectionArguments {
+    pub(super) fn change(&self) -> anyhow::Result<Change> {
+        Ok(Change {
+            prefixes: names::plain(&self.prefixes),
+            buckets: names::plain(&self.buckets),
+            all: self.all,
+            ..names::change(&self.objects, self.list.as_deref())?
+        })
+    }
+}
