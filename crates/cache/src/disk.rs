@@ -19,13 +19,15 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher, RandomState},
     sync::{Arc, OnceLock, Weak},
 };
 
 use bytes::Bytes;
-use forebay_disk::{PageId, PageStore, Put, Refusal};
+use forebay_disk::{DiskPages, DiskSettings, OpenError, PageId, PageStore, Put, Refusal};
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
-use forebay_telemetry::cache::CacheMetrics;
+use forebay_store::Clock;
+use forebay_telemetry::{cache::CacheMetrics, disk::DiskMetrics};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
@@ -33,7 +35,10 @@ use tokio::sync::OnceCell;
 use crate::{
     epochs::Stamp,
     index::{Cause, Gone, GoneEntry, GoneSink, Index},
+    operate::DiskStats,
     policy::{Place, Policies},
+    purges::Generation,
+    settings::{CacheSettings, DiskChoice},
     version::{Version, Vid},
 };
 
@@ -50,10 +55,23 @@ const RECORD: u64 = u64::MAX;
 const TOUCHES_PER_GIB: u64 = 16 * 1024;
 const TOUCHES_MAX: u64 = 4 * 1024 * 1024;
 
+const MIB: u64 = 1024 * 1024;
+/// What a record takes besides its page: names of 1 KiB, and headers of which a gateway takes 16
+/// KiB, with room to spare.
+const RECORD_BYTES_MAX: u64 = 64 * 1024;
+/// Entries for which the index has room: as many as fit the disk when one takes so many bytes.
+const ENTRY_BYTES_USUAL: u64 = 16 * 1024;
+const ENTRIES_MIN: u64 = 16 * 1024;
+/// Memory of one entry in the index of the store, at most.
+const INDEX_ENTRY_BYTES: u64 = 40;
+/// That index takes a quarter of the layer's memory at most, as a divisor.
+const INDEX_DIVISOR: u64 = 4;
+
 /// The part on disk of one layer.
 #[derive(Debug)]
 pub(crate) struct Disk {
     store: Arc<dyn PageStore>,
+    capacity_bytes: u64,
     index_bytes_max: u64,
     run: RunId,
     touches: Touches,
@@ -80,6 +98,50 @@ pub struct DiskPart {
     pub run: u64,
 }
 
+impl DiskPart {
+    /// Smallest capacity for a layer with these settings: room for four of its largest pages.
+    pub fn capacity_bytes_min(settings: &CacheSettings) -> u64 {
+        // A segment is a little larger than a page.
+        (page_bytes_max(settings) + RECORD_BYTES_MAX).next_multiple_of(MIB) * 5
+    }
+
+    /// Opens the disk that a layer's settings choose; blocks while it reads what is there.
+    ///
+    /// # Errors
+    /// When the folder can't be used, or must not be.
+    pub fn open(
+        settings: &CacheSettings,
+        choice: &DiskChoice,
+        clock: Clock,
+        metrics: DiskMetrics,
+    ) -> Result<Self, OpenError> {
+        let entries_max = (choice.capacity_bytes / ENTRY_BYTES_USUAL).max(ENTRIES_MIN);
+        let index_bytes_max = settings.capacity_bytes / INDEX_DIVISOR;
+        let entries_max = entries_max.min(index_bytes_max / INDEX_ENTRY_BYTES);
+        let disk = DiskSettings {
+            page_bytes_max: page_bytes_max(settings) + RECORD_BYTES_MAX,
+            entries_max,
+            written_bytes_per_day_max: choice.written_bytes_per_day_max,
+            ..DiskSettings::new(&choice.folder, choice.capacity_bytes)
+        };
+        Ok(Self {
+            store: Arc::new(DiskPages::open(disk, clock, metrics)?),
+            capacity_bytes: choice.capacity_bytes,
+            index_bytes_max: entries_max * INDEX_ENTRY_BYTES,
+            run: RandomState::new().hash_one(()),
+        })
+    }
+}
+
+/// Size of the largest page that a layer may write.
+fn page_bytes_max(settings: &CacheSettings) -> u64 {
+    let of_rules = settings
+        .rules
+        .iter()
+        .map(|rule| rule.policy.page_bytes.get());
+    of_rules.fold(settings.page_bytes.get(), u64::max)
+}
+
 impl Disk {
     pub(crate) fn new(part: DiskPart, metrics: CacheMetrics) -> Self {
         let DiskPart {
@@ -92,6 +154,7 @@ impl Disk {
         let touches = usize::try_from(touches.min(TOUCHES_MAX)).unwrap_or(usize::MAX);
         Self {
             store,
+            capacity_bytes,
             index_bytes_max,
             run: RunId(run),
             touches: Touches::new(touches),
@@ -117,6 +180,22 @@ impl Disk {
         self.store.contains(page_id(vid, page_index))
     }
 
+    /// Whether there is a record of an object, most likely.
+    pub(crate) fn has_record(&self, object: &ObjectId) -> bool {
+        record_id(object).is_some_and(|id| self.store.contains(id))
+    }
+
+    /// Counts, for an operator.
+    pub(crate) fn stats(&self) -> DiskStats {
+        let stats = self.store.stats();
+        DiskStats {
+            used_bytes: stats.used_bytes,
+            capacity_bytes: self.capacity_bytes,
+            entries_count: stats.entries,
+            hit_bytes: self.metrics.disk_hit_bytes.get(),
+        }
+    }
+
     /// Reads a page.
     pub(crate) async fn page(&self, vid: Vid, page_index: u64) -> Option<Bytes> {
         let page = self.store.get(page_id(vid, page_index)).await?;
@@ -128,7 +207,7 @@ impl Disk {
     pub(crate) async fn load(
         &self,
         object: &ObjectId,
-        stamp: impl Fn() -> Stamp,
+        stands: impl Fn() -> (Stamp, Generation),
         policies: &Policies,
         keep: impl Fn(Version) -> Arc<Version>,
     ) -> Option<Arc<Version>> {
@@ -140,12 +219,13 @@ impl Disk {
             load: Arc::downgrade(&load),
         };
         let loaded = load.0.get_or_init(async || {
-            let stamp = stamp();
+            let (stamp, generation) = stands();
             let bytes = self.store.get(id).await?;
             let reading = Reading {
                 object,
                 run: self.run,
                 stamp,
+                generation,
                 policies,
             };
             let Some(version) = record::decode(bytes, reading) else {

@@ -20,6 +20,7 @@ use crate::{
     negative::{self, Negatives},
     policy::{Keep, Place, Policies},
     pump,
+    purges::Purges,
     read_ahead::{RangeRead, ReadAhead},
     revalidate::Revalidations,
     settings::CacheSettings,
@@ -51,6 +52,7 @@ pub(crate) struct Layer {
     pub inner: Arc<dyn Store>,
     pub settings: CacheSettings,
     pub policies: Policies,
+    pub purges: Purges,
     pub index: Arc<Index>,
     pub disk: Option<Arc<Disk>>,
     pub fills: Fills,
@@ -110,6 +112,7 @@ impl Layer {
             inner,
             settings,
             policies,
+            purges: Purges::default(),
             index,
             disk,
             fills,
@@ -151,9 +154,27 @@ impl Layer {
     /// The record of an object from the disk, if there is one; it is in memory afterwards.
     pub(crate) async fn load(&self, object: &ObjectId) -> Option<Arc<Version>> {
         let disk = self.disk.as_ref()?;
-        let stamp = || self.index.stamp(object);
+        let stamp = || (self.index.stamp(object), self.purges.generation(object));
         let keep = |version| self.keep_loaded(version);
         disk.load(object, stamp, &self.policies, keep).await
+    }
+
+    /// The record of an object from the disk, which stays there alone.
+    pub(crate) async fn peek(&self, object: &ObjectId) -> Option<Arc<Version>> {
+        let disk = self.disk.as_ref()?;
+        let stands = || (self.index.stamp(object), self.purges.generation(object));
+        disk.load(object, stands, &self.policies, Arc::new).await
+    }
+
+    /// How many pages of a version are on disk.
+    pub(crate) fn pages_on_disk(&self, version: &Version) -> u64 {
+        let Some(disk) = &self.disk else { return 0 };
+        match version.size_bytes.div_ceil(version.policy.page_bytes.get()) {
+            0 | 1 => u64::from(disk.has_record(&version.object)),
+            count => (0..count)
+                .filter(|page_index| disk.has_page(version.vid, *page_index))
+                .count() as u64,
+        }
     }
 
     /// Stores a record that came from the disk.
@@ -236,6 +257,7 @@ impl Layer {
             i64::MIN
         };
         Asked {
+            generation: self.purges.generation(object),
             stamp,
             at_ms: self.now_ms(),
             doubt_until_ms,

@@ -22,7 +22,7 @@
 //! | `negative` | that an object is missing, for a moment |
 //! | `kept` | other answers, kept whole |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
-//! | `disk` | what of it lies on disk |
+//! | `disk`, `purges` | what of it lies on disk, and of that what was purged |
 //! | `shadow` | beside all reads: what less or more memory would bring |
 //! | `operate` | beside all reads: what an operator asks and orders |
 //!
@@ -46,6 +46,7 @@ mod operate;
 mod plan;
 mod policy;
 mod pump;
+mod purges;
 mod read;
 mod read_ahead;
 mod reader;
@@ -68,11 +69,11 @@ pub use disk::DiskPart;
 pub use index::{Pinned, Purged};
 pub use kept::settings::{KeptSettings, Lasting};
 pub use operate::{
-    Found, FoundStanding, Operator, Rank, Ranked, Selection, StaleReason, Stats, TOP_MAX,
-    WarmCounts, WarmEnd, WarmOrder, WarmProgress,
+    DiskStats, Found, FoundStanding, Operator, Rank, Ranked, Selection, StaleReason, Stats,
+    TOP_MAX, WarmCounts, WarmEnd, WarmOrder, WarmProgress,
 };
 pub use policy::{Keep, Matching, Place, Policy, Rule};
-pub use settings::{CacheSettings, Coherence, Directives, PageBytes, StaleUse};
+pub use settings::{CacheSettings, Coherence, Directives, DiskChoice, PageBytes, StaleUse};
 pub use shadow::{Outline, ShadowReport};
 
 use layer::Layer;
@@ -112,16 +113,6 @@ impl CacheLayer {
         }
     }
 
-    /// Writes what is read often to the disk, so that a restart finds it there, and closes that.
-    /// Without one there is nothing to do. It takes as long as the disk does: a limit is the
-    /// caller's, and what is not written by then is read from the origin again.
-    ///
-    /// # Cancel safety
-    /// A dropped future leaves unwritten what it had not come to.
-    pub async fn close(&self) {
-        self.layer.close().await;
-    }
-
     /// A handle for whoever operates the cache.
     pub fn operator(&self) -> Operator {
         Operator {
@@ -133,12 +124,6 @@ impl CacheLayer {
     pub fn used_bytes(&self) -> u64 {
         let layer = &self.layer;
         layer.index.used_bytes() + layer.kept.used_bytes() + layer.negatives.used_bytes()
-    }
-
-    /// What half, once, twice and four times the memory would have brought.
-    pub fn shadows(&self) -> Vec<ShadowReport> {
-        let reads_count = self.layer.metrics.staleness.count_all();
-        self.layer.shadows.report(reads_count)
     }
 
     fn read<'a>(&self, method: Method, request: Request) -> Answering<'a> {

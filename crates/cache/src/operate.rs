@@ -24,10 +24,11 @@ pub use warm::{WarmCounts, WarmEnd, WarmOrder, WarmProgress};
 
 use crate::{
     freshness::{Against, Freshness},
-    index::{Pinned, Present, Purged},
+    index::{Pinned, Present, Purged, Written},
     layer::Layer,
     policy::Policy,
     settings::Coherence,
+    shadow::ShadowReport,
     version::{Version, Vid},
 };
 
@@ -92,6 +93,21 @@ pub struct Stats {
     pub pinned_bytes: u64,
     /// Objects that an operator pinned.
     pub pinned_count: u64,
+    /// The part on disk, if there is one.
+    pub disk: Option<DiskStats>,
+}
+
+/// Counts of the part on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskStats {
+    /// Bytes of its files.
+    pub used_bytes: u64,
+    /// Bytes that they may have.
+    pub capacity_bytes: u64,
+    /// Records and pages.
+    pub entries_count: u64,
+    /// Bytes that were read from it.
+    pub hit_bytes: u64,
 }
 
 /// What a `top` is sorted by.
@@ -139,8 +155,11 @@ pub struct Found {
     pub cached_bytes: u64,
     /// How often it has answered; answers within a second count once.
     pub hits_count: u64,
-    /// The queue of the index that its record is in: `small`, `main` or `pinned`.
-    pub queue: &'static str,
+    /// The queue of the index that its record is in: `small`, `main` or `pinned`; `None` when it is
+    /// on disk alone.
+    pub queue: Option<&'static str>,
+    /// Pages of it that are on disk, those of a record included that has its only page.
+    pub disk_pages_count: u64,
     /// What rules and settings say of it.
     pub policy: Policy,
 }
@@ -165,6 +184,8 @@ pub enum StaleReason {
     Tti,
     /// A write of unknown outcome may still come.
     Doubt,
+    /// It is of an earlier run, and the origin has not vouched for it in this one.
+    Restored,
 }
 
 impl StaleReason {
@@ -175,11 +196,21 @@ impl StaleReason {
             Self::Ttl => "its time to live has passed",
             Self::Tti => "its time to idle has passed",
             Self::Doubt => "a write of unknown outcome may still come",
+            Self::Restored => "the origin has not vouched for it since the start",
         }
     }
 }
 
 impl Operator {
+    /// Writes what is read often to the disk, so that a restart finds it there, and closes that;
+    /// for the end of the program. It takes as long as the disk does: a limit is the caller's.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves unwritten what it had not come to.
+    pub async fn close(&self) {
+        self.layer.close().await;
+    }
+
     /// Counts of the cache.
     pub fn stats(&self) -> Stats {
         let (layer, metrics) = (&self.layer, &self.layer.metrics);
@@ -199,6 +230,7 @@ impl Operator {
             purged_count: metrics.gone.purged.get(),
             pinned_bytes: layer.index.pinned_bytes(),
             pinned_count: layer.index.pinned_names().len() as u64,
+            disk: layer.disk.as_ref().map(|disk| disk.stats()),
         }
     }
 
@@ -243,10 +275,22 @@ impl Operator {
         ranked.collect()
     }
 
+    /// What half, once, twice and four times the memory would have brought.
+    pub fn shadows(&self) -> Vec<ShadowReport> {
+        let reads_count = self.layer.metrics.staleness.count_all();
+        self.layer.shadows.report(reads_count)
+    }
+
     /// What is known of an object; `None` when nothing is stored.
-    pub fn lookup(&self, object: &ObjectId) -> Option<Found> {
+    ///
+    /// # Cancel safety
+    /// A dropped future changes nothing.
+    pub async fn lookup(&self, object: &ObjectId) -> Option<Found> {
         let layer = &self.layer;
-        let (version, standing) = layer.index.standing_of(object)?;
+        let (version, queue) = match layer.index.standing_of(object) {
+            Some((version, standing)) => (version, Some(standing.place.name())),
+            None => (layer.peek(object).await?, None),
+        };
         let now_ms = layer.now_ms();
         let ages = version.ages(now_ms);
         let Present { pages, bytes } = layer.index.present(&version);
@@ -262,19 +306,36 @@ impl Operator {
             pages_total: pages_total(&version),
             cached_bytes: bytes,
             hits_count: version.hits().into(),
-            queue: standing.place.name(),
+            queue,
+            disk_pages_count: layer.pages_on_disk(&version),
             policy: *version.policy,
         })
     }
 
-    /// Removes what is selected, and lets no fill under way bring it back.
+    /// Removes what is selected, and lets no fill under way bring it back. On disk a prefix counts
+    /// for its bucket (`purges`).
     pub fn purge(&self, selection: &Selection) -> Purged {
-        let index = &self.layer.index;
+        let (index, kept, purges) = (&self.layer.index, &self.layer.kept, &self.layer.purges);
         match selection {
-            Selection::Object(bucket, key) => index.purge_object(bucket, key),
-            Selection::Prefix(..) | Selection::Bucket(_) => index
-                .purge(&mut |object: &ObjectId| selection.includes(&object.bucket, &object.key)),
-            Selection::All => index.purge_all(),
+            Selection::Object(bucket, key) => {
+                purges.key(bucket, key);
+                kept.invalidate(&Written::Object(bucket.clone(), key.clone()));
+                if let Some(disk) = &self.layer.disk {
+                    disk.forget_name(bucket, key);
+                }
+                index.purge_object(bucket, key)
+            }
+            Selection::Prefix(bucket, _) | Selection::Bucket(bucket) => {
+                purges.bucket(bucket);
+                kept.invalidate(&Written::Bucket(bucket.clone()));
+                index
+                    .purge(&mut |object: &ObjectId| selection.includes(&object.bucket, &object.key))
+            }
+            Selection::All => {
+                purges.all();
+                kept.invalidate(&Written::All);
+                index.purge_all()
+            }
         }
     }
 
@@ -313,6 +374,9 @@ fn judged(version: &Version, now_ms: i64) -> FoundStanding {
         return FoundStanding::Fresh(left.map(Duration::from_secs));
     }
     let ages = version.ages(now_ms);
+    if ages.against == Against::Restored {
+        return FoundStanding::Stale(StaleReason::Restored);
+    }
     FoundStanding::Stale(match version.policy.coherence {
         Coherence::Strict => StaleReason::Strict,
         Coherence::Bounded { ttl, .. } => {

@@ -120,10 +120,26 @@ fn broke_off(layer: &Layer, fill: &Fill, why: &'static str) {
     tracing::debug!(key = %fill.object.key, why, "fill broke off");
 }
 
+/// What to note before the origin is asked. What is learned of a version's bytes is compared with
+/// that version, so it is of the same generation.
+fn asked(layer: &Layer, fill: &Fill) -> Asked {
+    let asked = layer.asked(&fill.object, fill.stamp);
+    match &fill.purpose {
+        Purpose::Extent { version, .. }
+        | Purpose::Learn {
+            stale: Some(version),
+        } => Asked {
+            generation: version.generation,
+            ..asked
+        },
+        Purpose::Learn { stale: None } => asked,
+    }
+}
+
 /// Asks the origin, and reads what it answers to the end.
 async fn ask(layer: &Arc<Layer>, fill: &Arc<Fill>, request: Request) {
     layer.metrics.fills.inc();
-    let asked = layer.asked(&fill.object, fill.stamp);
+    let asked = asked(layer, fill);
     fill.asks();
     let answer = layer.inner.call(request).await;
     let begun = match &fill.purpose {
@@ -165,7 +181,7 @@ async fn from_disk(
         nothing
     } else {
         layer.metrics.fills.inc();
-        let asked = layer.asked(&fill.object, fill.stamp);
+        let asked = asked(layer, fill);
         let request = template.extent(version, position..range.end, layer.now());
         let answer = layer.inner.call(request).await;
         let learned = learned(layer, fill, asked, &answer);

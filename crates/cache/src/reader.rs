@@ -97,7 +97,12 @@ impl Reader {
             return;
         };
         let covers = attachment.covers();
-        let width = self.pace.width();
+        // A fill that others read goes on to its end all the same.
+        let width = if attachment.is_alone() {
+            self.pace.width()
+        } else {
+            1
+        };
         if width == 1 {
             let half = covers.start + (covers.end - covers.start) / 2;
             if self.ahead.is_empty() && self.position >= half {

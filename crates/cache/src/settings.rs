@@ -1,6 +1,6 @@
 //! What an operator chooses about a cache layer.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use forebay_telemetry::cache::Mode;
 
@@ -16,6 +16,8 @@ pub struct CacheSettings {
     pub capacity_bytes: u64,
     /// Size of a page, unless a rule says otherwise.
     pub page_bytes: PageBytes,
+    /// Where pages lie on disk, if they do; whoever makes the layer opens it ([`crate::DiskPart`]).
+    pub disk: Option<DiskChoice>,
     /// How stale an answer may be, unless a rule says otherwise.
     pub coherence: Coherence,
     /// What is different for some objects; the first rule that matches counts.
@@ -28,6 +30,17 @@ pub struct CacheSettings {
     pub origin_directives: Directives,
     /// What is kept besides objects.
     pub kept: KeptSettings,
+}
+
+/// The part of a cache that lies on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskChoice {
+    /// The folder, of this layer alone.
+    pub folder: PathBuf,
+    /// Bytes that its files take at most.
+    pub capacity_bytes: u64,
+    /// Bytes that may be written in a day, since disks wear; `None` is no limit.
+    pub written_bytes_per_day_max: Option<u64>,
 }
 
 /// Size of a page, a power of two from 4 KiB to 16 MiB.
@@ -144,6 +157,7 @@ impl Default for CacheSettings {
         Self {
             capacity_bytes: 256 * 1024 * 1024,
             page_bytes: PageBytes::DEFAULT,
+            disk: None,
             coherence: Coherence::Bounded {
                 ttl: Duration::from_mins(1),
                 tti: None,

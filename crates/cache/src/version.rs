@@ -34,6 +34,7 @@ use crate::{
     headers,
     plan::Method,
     policy::{self, Place, Policies, Policy},
+    purges::Generation,
     settings::Directives,
 };
 
@@ -49,6 +50,8 @@ pub(crate) struct Version {
     /// Where the write counters stood before the origin was asked.
     pub stamp: Stamp,
     pub vid: Vid,
+    /// Where the counts of purges stood when it was learned.
+    pub generation: Generation,
     /// What is done with it.
     pub policy: Arc<Policy>,
     pub etag: ETag,
@@ -71,6 +74,8 @@ pub(crate) struct Version {
 pub(crate) struct Asked {
     /// Where the write counters stood.
     pub stamp: Stamp,
+    /// Where the counts of purges stood, or those that the version asked for was made with.
+    pub generation: Generation,
     /// When it was sent: an answer vouches for this moment and none after it.
     pub at_ms: i64,
     /// Until when a write of unknown outcome may still come to the object.
@@ -205,8 +210,9 @@ pub(crate) fn learn(
             &etag,
             size_bytes,
             answer.get("x-amz-version-id"),
-            &policy,
+            (&policy, asked.generation),
         ),
+        generation: asked.generation,
         policy,
         etag,
         size_bytes,
@@ -326,7 +332,7 @@ impl Vid {
         etag: &ETag,
         size_bytes: u64,
         version_id: Option<&HeaderValue>,
-        policy: &Policy,
+        (policy, generation): (&Policy, Generation),
     ) -> Self {
         let mut hash = Sha256::new();
         let version_id = version_id.map_or(&b""[..], HeaderValue::as_bytes);
@@ -337,6 +343,9 @@ impl Vid {
         }
         hash.update(size_bytes.to_le_bytes());
         hash.update(policy.page_bytes.get().to_le_bytes());
+        for count in [generation.all, generation.bucket, generation.key] {
+            hash.update(count.to_le_bytes());
+        }
         let digest: [u8; 32] = hash.finalize().into();
         let hash = u128::from_le_bytes(std::array::from_fn(|i| digest[i]));
         Self(match policy.place {
@@ -360,6 +369,7 @@ impl Version {
             object: self.object.clone(),
             stamp: self.stamp,
             vid: self.vid,
+            generation: self.generation,
             policy: Arc::clone(&self.policy),
             etag: self.etag.clone(),
             size_bytes: self.size_bytes,

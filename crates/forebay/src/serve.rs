@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use forebay_gateway::{
     Gateway, Parts, Running, access,
-    admin::{Admin, Api, Health},
+    admin::{Admin, Api, Caches, Health},
     assemble::{self, Assembly},
     config::{self, Config, Fault, File, Flags, Judged},
 };
@@ -30,6 +30,9 @@ pub(crate) use root::RootSource;
 const BLOCKING_THREADS_MAX: usize = 4;
 /// Stack of such a thread: half of what Rust takes; a deep policy document needs a few KiB.
 const STACK_BYTES: usize = 1024 * 1024;
+/// Time for caches to write to their disks what is read often, after the drain: a second or two of
+/// writing at the speed of most disks, and what is not written is only read again.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Runs the gateway until it is told to end.
 pub(crate) fn serve(arguments: &SourceArguments) -> Result<()> {
@@ -64,6 +67,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
         variable: &variable,
     };
     let Assembly { routes, caches } = assemble::assemble(&config, components, &mut registry)?;
+    let closing = caches.clone();
     let metrics = Gateway::metrics(&config.settings);
     metrics.register(&mut registry);
     assemble::register_gauges(&mut registry, &budget);
@@ -114,6 +118,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     health.begin_drain();
     api.stop().await;
     drain(running, current.drain_timeout, &mut signals).await;
+    close(&closing, &mut signals).await;
     admin.abort();
     Ok(())
 }
@@ -127,6 +132,17 @@ async fn drain(running: Running, within: Duration, signals: &mut Signals) {
             connections => tracing::warn!(connections, "stopped, these did not finish in time"),
         },
         () = signals.stop_again() => tracing::warn!("stopped at once by a second signal"),
+    }
+}
+
+/// Lets the caches write to their disks what is read often; a second signal ends that as well.
+async fn close(caches: &Caches, signals: &mut Signals) {
+    let closed = tokio::select! {
+        closed = tokio::time::timeout(CLOSE_TIME_MAX, caches.close()) => closed.is_ok(),
+        () = signals.stop_again() => false,
+    };
+    if !closed {
+        tracing::warn!("stopped before the caches had written what is read often to disk");
     }
 }
 

@@ -8,13 +8,13 @@ mod gauges;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use forebay_cache::{CacheLayer, Operator};
+use forebay_cache::{CacheLayer, DiskPart, Operator};
 use forebay_fs::{FsStore, OpenError};
 use forebay_native::MemoryStore;
 use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
 use forebay_s3::sigv4::Credentials;
 use forebay_store::{Budget, Clock, Store, null::NullStore};
-use forebay_telemetry::{cache::CacheMetrics, origin::OriginMetrics};
+use forebay_telemetry::{cache::CacheMetrics, disk::DiskMetrics, origin::OriginMetrics};
 use prometheus_client::registry::Registry;
 
 use crate::{
@@ -60,6 +60,14 @@ pub enum AssembleError {
         /// Why.
         source: OpenError,
     },
+    /// A folder for pages that can't be used.
+    #[error("disk of the cache of routes[{route_index}]")]
+    CacheFolder {
+        /// The route.
+        route_index: usize,
+        /// Why.
+        source: forebay_disk::OpenError,
+    },
     /// An S3 service that can't be used as configured.
     #[error("stores.{name}")]
     Origin {
@@ -93,21 +101,18 @@ pub fn assemble(
             .get(&*route.store)
             .expect("the check has found every store");
         // The first layer of the config is the first that a request meets, so it goes on last.
-        let store = route
-            .layers
-            .iter()
-            .rev()
-            .fold(Arc::clone(store), |inner, layer| {
-                let (layer, operator) = add_layer(inner, layer, index, (components, registry));
-                caches.push(Cache {
-                    name: index.to_string(),
-                    route_index: index,
-                    store: route.store.clone(),
-                    buckets: route.buckets.clone(),
-                    operator,
-                });
-                layer
+        let mut store = Arc::clone(store);
+        for layer in route.layers.iter().rev() {
+            let (layer, operator) = add_layer(store, layer, index, (components, registry))?;
+            caches.push(Cache {
+                name: index.to_string(),
+                route_index: index,
+                store: route.store.clone(),
+                buckets: route.buckets.clone(),
+                operator,
             });
+            store = layer;
+        }
         let buckets = route
             .buckets
             .iter()
@@ -190,13 +195,26 @@ fn add_layer(
     layer: &LayerConfig,
     route_index: usize,
     (components, registry): (Components<'_>, &mut Registry),
-) -> (Arc<dyn Store>, Operator) {
+) -> Result<(Arc<dyn Store>, Operator), AssembleError> {
     let LayerConfig::Cache(settings) = layer;
     let metrics = CacheMetrics::default();
     let label = ("route".into(), route_index.to_string().into());
-    metrics.register(registry.sub_registry_with_label(label));
+    let registry = registry.sub_registry_with_label(label);
+    metrics.register(registry);
     let (clock, budget) = (components.clock.clone(), components.budget.clone());
-    let cache = CacheLayer::new(inner, settings.clone(), clock, budget, metrics);
+    let cache = match &settings.disk {
+        None => CacheLayer::new(inner, settings.clone(), clock, budget, metrics),
+        Some(choice) => {
+            let on_disk = DiskMetrics::new();
+            on_disk.register(registry);
+            let part = DiskPart::open(settings, choice, clock.clone(), on_disk);
+            let part = part.map_err(|source| AssembleError::CacheFolder {
+                route_index,
+                source,
+            })?;
+            CacheLayer::with_disk(inner, settings.clone(), (clock, budget), metrics, part)
+        }
+    };
     let operator = cache.operator();
-    (Arc::new(cache), operator)
+    Ok((Arc::new(cache), operator))
 }

@@ -17,13 +17,14 @@ use crate::{
     epochs::Stamp,
     plan::Method,
     policy::Policies,
+    purges::Generation,
     version::{self, Asked, Checksums, Version},
 };
 
 /// Version of the format.
 const FORMAT: u32 = 1;
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 4 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 4;
+const FIXED_BYTES: usize = 4 + 8 + 8 + 12 + 8 + 8 + 8 + 4 + 4 + 4 + 4;
 /// The record knows the object's checksums.
 const CHECKSUMS_KNOWN: u32 = 1;
 /// The object's only page follows.
@@ -40,6 +41,8 @@ pub(super) struct Reading<'a> {
     pub run: RunId,
     /// Where the write counters stood before it was read.
     pub stamp: Stamp,
+    /// Where the counts of purges stand.
+    pub generation: Generation,
     pub policies: &'a Policies,
 }
 
@@ -67,6 +70,14 @@ pub(super) fn encode(version: &Version, run: RunId) -> Bytes {
     bytes.put_u32_le(FORMAT);
     bytes.put_u64_le(run.0);
     bytes.put_u64_le(version.stamp.bucket_epoch());
+    let Generation {
+        all,
+        bucket: of_bucket,
+        key: of_key,
+    } = version.generation;
+    for count in [all, of_bucket, of_key] {
+        bytes.put_u32_le(count);
+    }
     bytes.put_i64_le(moments.validated_ms);
     bytes.put_i64_le(moments.used_ms);
     bytes.put_i64_le(moments.doubt_until_ms);
@@ -97,6 +108,11 @@ pub(super) fn decode(mut bytes: Bytes, reading: Reading<'_>) -> Option<Version> 
     }
     let run = RunId(fields.u64()?);
     let bucket_epoch = fields.u64()?;
+    let generation = Generation {
+        all: fields.u32()?,
+        bucket: fields.u32()?,
+        key: fields.u32()?,
+    };
     let noted = version::Noted {
         validated_ms: fields.i64()?,
         used_ms: fields.i64()?,
@@ -109,11 +125,18 @@ pub(super) fn decode(mut bytes: Bytes, reading: Reading<'_>) -> Option<Version> 
     let is_it = bucket? == object.bucket.as_str() && key? == object.key.as_str();
     let is_of_this_run = run == reading.run;
     let is_outdated = is_of_this_run && bucket_epoch != reading.stamp.bucket_epoch();
-    if !is_it || is_outdated {
+    // Counts of an earlier run are those of another beginning, but a purge counts here as well.
+    let is_purged = if is_of_this_run {
+        generation != reading.generation
+    } else {
+        reading.generation != Generation::default()
+    };
+    if !is_it || is_outdated || is_purged {
         return None;
     }
     let asked = Asked {
         stamp: reading.stamp,
+        generation,
         at_ms: noted.validated_ms,
         doubt_until_ms: noted.doubt_until_ms,
     };
@@ -199,6 +222,7 @@ mod tests {
         }
         let asked = Asked {
             stamp: stamp_of(&object),
+            generation: Generation::default(),
             at_ms: 1000,
             doubt_until_ms: 7,
         };
@@ -228,6 +252,7 @@ mod tests {
             object: &object,
             run: RunId(run),
             stamp: stamp_of(&object),
+            generation: Generation::default(),
             policies: &policies,
         };
         decode(bytes, reading)
@@ -264,7 +289,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(read(bytes.slice(..length), 3).is_none(), "{length} bytes");
         }
-        for at in [0, 1, 60, 66] {
+        for at in [0, 1, 72, 78] {
             let mut other = bytes.to_vec();
             other[at] ^= 0x20;
             assert!(read(other.into(), 3).is_none(), "another byte at {at}");

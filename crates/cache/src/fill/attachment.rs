@@ -67,6 +67,11 @@ impl Attachment {
         &self.fill
     }
 
+    /// Whether this is the only reader of its fill.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.fill.state.lock().reader_count == 1
+    }
+
     /// From `offset` on the reader has other places for its bytes.
     pub(crate) fn leave_at(&self, offset: u64) {
         if let Some(reader) = &mut self.fill.state.lock().readers[self.slot] {

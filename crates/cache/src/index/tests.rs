@@ -68,6 +68,7 @@ fn version(index: &Index, object: &ObjectId, pages: u64, keep: Keep, tag: &str) 
         ),
     ]);
     let asked = Asked {
+        generation: crate::purges::Generation::default(),
         stamp: index.stamp(object),
         at_ms: 0,
         doubt_until_ms: i64::MIN,

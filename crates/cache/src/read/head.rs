@@ -35,7 +35,11 @@ async fn hear(
     stored: Option<&Arc<Version>>,
 ) -> Heard {
     let object = template.object();
-    let asked = layer.asked(object, layer.index.stamp(object));
+    let mut asked = layer.asked(object, layer.index.stamp(object));
+    if let Some(stored) = stored {
+        // What is learned is compared with it.
+        asked.generation = stored.generation;
+    }
     let answer = layer.inner.call(template.head(asking)).await;
     let learned = answer.as_ref().ok().and_then(|response| {
         version::learn(Method::Head, object, asked, response, &layer.policies)

@@ -19,7 +19,7 @@ use super::{
     origin::{Fixture, KIB, MIB, Setup, settings},
     schedules::Random,
 };
-use crate::{CacheSettings, Coherence, DiskPart, Matching, Place, Policy, Rule};
+use crate::{CacheSettings, Coherence, DiskPart, Matching, Place, Policy, Rule, Selection};
 
 pub(super) fn part(store: Arc<dyn PageStore>) -> DiskPart {
     DiskPart {
@@ -271,6 +271,53 @@ async fn a_write_removes_what_is_on_disk_at_once() {
             assert!(gone.is_err() || gone.unwrap().status == 404);
         }
     }
+}
+
+#[tokio::test]
+async fn after_a_purge_nothing_from_before_it_is_found_on_disk() {
+    let bucket = || requests::bucket_name("bucket");
+    for selection in [
+        Selection::Object(bucket(), requests::object_key("key")),
+        Selection::Prefix(bucket(), "k".to_owned()),
+        Selection::Bucket(bucket()),
+        Selection::All,
+    ] {
+        for length in [1000, 300 * KIB] {
+            let mut fixture = fixture(CacheSettings {
+                coherence: Coherence::Immutable,
+                ..small()
+            })
+            .await;
+            let bytes = fixture.put("key", length).await;
+            settle_on_disk(&fixture, "key", &bytes).await;
+            fixture.restart();
+            status(&fixture, "key", &bytes).await;
+            push_out(&fixture).await;
+            fixture.cache.operator().purge(&selection);
+            let first = status(&fixture, "key", &bytes).await;
+            assert!(first.contains("fwd=uri-miss"), "{selection:?} {first}");
+            push_out(&fixture).await;
+            let second = status(&fixture, "key", &bytes).await;
+            assert!(second.contains("fwd="), "{selection:?} {length} {second}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lookup_tells_what_is_on_disk() {
+    let fixture = fixture(small()).await;
+    let bytes = fixture.put("key", 300 * KIB).await;
+    settle_on_disk(&fixture, "key", &bytes).await;
+    for _ in 0..4 {
+        push_out(&fixture).await;
+    }
+    let operator = fixture.cache.operator();
+    let object = requests::object("bucket", "key");
+    let found = operator.lookup(&object).await.unwrap();
+    assert_eq!(found.disk_pages_count, 5);
+    assert_eq!((found.pages_total, found.size_bytes), (5, 300 * KIB));
+    assert!(operator.stats().disk.unwrap().entries_count >= 6);
+    assert!(fixture.asked().is_empty());
 }
 
 /// A store whose third page of everything turns out to be damaged.

@@ -136,3 +136,27 @@ async fn a_body_that_comes_slowly_is_fetched_over_several_connections() {
         fixture.audit();
     }
 }
+
+#[tokio::test]
+async fn a_crowd_reads_a_body_that_comes_slowly_by_one_request() {
+    let fixture = Arc::new(Setup::default().build().await);
+    let bytes = fixture.put("key", 40 * MIB).await;
+    fixture.origin.gate.close_at(0);
+    let readers: Vec<_> = (0..5)
+        .map(|_| {
+            let fixture = Arc::clone(&fixture);
+            tokio::spawn(async move { fixture.get("key").await.body })
+        })
+        .collect();
+    let mut steps = 0;
+    while !readers.iter().all(tokio::task::JoinHandle::is_finished) {
+        idle().await;
+        steps += 1;
+        fixture.clock.advance(Duration::from_millis(10));
+        fixture.origin.gate.close_at(steps * 256 * KIB);
+    }
+    for reader in readers {
+        assert!(reader.await.unwrap() == bytes);
+    }
+    assert_eq!(fixture.asked(), ["GET key"]);
+}

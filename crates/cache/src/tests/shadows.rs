@@ -11,12 +11,12 @@ async fn shadows_see_each_read_of_the_objects_they_follow_once() {
     for name in 0..3000 {
         let key = format!("{name}");
         fixture.put(&key, 10 * KIB).await;
-        let before = fixture.cache.shadows()[1];
+        let before = fixture.cache.operator().shadows()[1];
         for _ in 0..3 {
             fixture.get(&key).await;
             fixture.settle().await;
         }
-        let after = fixture.cache.shadows()[1];
+        let after = fixture.cache.operator().shadows()[1];
         assert_eq!(after.reads_count - before.reads_count, 3);
         if followed == 2 {
             break;

@@ -76,6 +76,31 @@ fn one_cache(cache: &CacheStats) -> String {
             format!("{}, {}", objects(cache.pinned), bytes(cache.pinned_bytes)),
         ),
     ];
+    let mut rows = Vec::from(rows);
+    if let Some(disk) = &cache.disk {
+        let text = format!(
+            "{} of {}, {} entries, {} read from it",
+            bytes(disk.used_bytes),
+            bytes(disk.capacity_bytes),
+            disk.entries,
+            bytes(disk.hit_bytes)
+        );
+        rows.push(("disk", text));
+    }
+    if cache
+        .shadows
+        .iter()
+        .any(|shadow| shadow.hit_ratio.is_some())
+    {
+        let shown = cache.shadows.iter().map(|shadow| {
+            let percent = shadow
+                .hit_ratio
+                .map(|ratio| format!("{:.1}%", ratio * 100.0));
+            let percent = percent.unwrap_or_else(|| "-".to_owned());
+            format!("{percent} of reads with {}x memory", shadow.memory)
+        });
+        rows.push(("would hit", shown.collect::<Vec<_>>().join(", ")));
+    }
     let head = format!("cache {} before store {}\n", cache.cache, cache.store);
     head + &list(&rows)
 }
@@ -116,6 +141,9 @@ pub(super) fn lookup(answer: &LookupAnswer) -> String {
     }
 }
 
+/// An age that no run of a gateway has: what it was before this run is not known.
+const LONG_AGO_SECONDS: f64 = 1e12;
+
 fn stored_rows(stored: &StoredObject) -> String {
     let standing = match (&stored.stale_reason, stored.fresh_seconds) {
         (Some(why), _) => format!("stale: {why}"),
@@ -129,15 +157,20 @@ fn stored_rows(stored: &StoredObject) -> String {
         (
             "in cache",
             format!(
-                "{} of {} pages, {}",
+                "{} of {} pages, {}; {} on disk",
                 stored.pages,
                 stored.pages_total,
-                bytes(stored.cached_bytes)
+                bytes(stored.cached_bytes),
+                stored.disk_pages
             ),
         ),
         (
             "origin",
-            format!("vouched for it {} s ago", whole(stored.age_seconds)),
+            if stored.age_seconds > LONG_AGO_SECONDS {
+                "has not vouched for it since the start".to_owned()
+            } else {
+                format!("vouched for it {} s ago", whole(stored.age_seconds))
+            },
         ),
         (
             "hits",
@@ -147,7 +180,13 @@ fn stored_rows(stored: &StoredObject) -> String {
                 whole(stored.idle_seconds)
             ),
         ),
-        ("queue", stored.queue.clone()),
+        (
+            "queue",
+            stored
+                .queue
+                .clone()
+                .unwrap_or_else(|| "none: on disk".to_owned()),
+        ),
         (
             "policy",
             format!(

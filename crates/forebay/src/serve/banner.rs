@@ -142,9 +142,13 @@ fn write_route(text: &mut String, config: &Config, route: &RouteConfig) -> fmt::
         };
         let memory = ByteSize(cache.capacity_bytes / MIB * MIB);
         let page = ByteSize(cache.page_bytes.get());
+        let disk = cache.disk.as_ref().map_or_else(String::new, |disk| {
+            let size = ByteSize(disk.capacity_bytes);
+            format!(" and {size} of {}", disk.folder.display())
+        });
         writeln!(
             text,
-            "  cache    {memory} of memory, pages of {page}, {coherence}"
+            "  cache    {memory} of memory{disk}, pages of {page}, {coherence}"
         )?;
     }
     Ok(())

@@ -198,7 +198,7 @@ impl Api {
         match (&head.method, path) {
             (&Method::GET, "/cache/stats") => Ok(json(StatusCode::OK, &self.stats())),
             (&Method::GET, "/cache/top") => self.top(&query).await,
-            (&Method::GET, "/cache/lookup") => self.lookup(&query),
+            (&Method::GET, "/cache/lookup") => self.lookup(&query).await,
             (&Method::GET, "/jobs") => {
                 let jobs = self.jobs.all();
                 Ok(json(StatusCode::OK, &JobsAnswer { jobs }))
@@ -259,7 +259,7 @@ impl Api {
         Ok(json(StatusCode::OK, &TopAnswer { objects }))
     }
 
-    fn lookup(&self, query: &Query) -> Answer {
+    async fn lookup(&self, query: &Query) -> Answer {
         let given = |name: &str| {
             query
                 .get(name)
@@ -280,7 +280,8 @@ impl Api {
             key,
             version,
         };
-        Ok(json(StatusCode::OK, &self.caches.list[at].lookup(&object)))
+        let found = self.caches.list[at].lookup(&object).await;
+        Ok(json(StatusCode::OK, &found))
     }
 
     fn job(&self, id: &str) -> Result<Arc<Job>, Failure> {

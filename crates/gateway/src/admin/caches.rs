@@ -1,9 +1,11 @@
 //! The caches of a gateway, by name, and what they know, as it is told.
 
-use forebay_cache::{Coherence, FoundStanding, Keep, Operator, Place, Policy, Rank};
+use forebay_cache::{Coherence, FoundStanding, Keep, Operator, Place, Policy, Rank, ShadowReport};
 use forebay_s3::{bucket::BucketName, operation::ObjectId};
 
-use super::messages::{CacheStats, LookupAnswer, ObjectPolicy, StoredObject, TopObject};
+use super::messages::{
+    CacheStats, DiskStats, LookupAnswer, ObjectPolicy, Shadow, StoredObject, TopObject,
+};
 use crate::routes::Routes;
 
 /// A cache of one route.
@@ -31,6 +33,17 @@ pub struct Caches {
 }
 
 impl Caches {
+    /// Lets all of them write to their disks what is read often, for the end of the program. It
+    /// takes as long as the disks do: a limit is the caller's.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves unwritten what it had not come to.
+    pub async fn close(&self) {
+        for cache in &self.list {
+            cache.operator.close().await;
+        }
+    }
+
     /// The places in the list of the caches that requests for a bucket meet.
     pub(super) fn of_bucket(&self, bucket: &BucketName) -> impl Iterator<Item = usize> {
         let route = self.routes.index_for(bucket);
@@ -67,6 +80,13 @@ impl Cache {
             purged: stats.purged_count,
             pinned_bytes: stats.pinned_bytes,
             pinned: stats.pinned_count,
+            disk: stats.disk.map(|disk| DiskStats {
+                used_bytes: disk.used_bytes,
+                capacity_bytes: disk.capacity_bytes,
+                entries: disk.entries_count,
+                hit_bytes: disk.hit_bytes,
+            }),
+            shadows: self.operator.shadows().iter().map(shadow).collect(),
         }
     }
 }
@@ -88,8 +108,8 @@ impl Cache {
     }
 
     /// What is known of an object.
-    pub(super) fn lookup(&self, object: &ObjectId) -> LookupAnswer {
-        let stored = self.operator.lookup(object).map(|found| {
+    pub(super) async fn lookup(&self, object: &ObjectId) -> LookupAnswer {
+        let stored = self.operator.lookup(object).await.map(|found| {
             let (is_fresh, fresh_seconds, stale_reason) = match found.standing {
                 FoundStanding::Fresh(left) => (true, left.map(|left| left.as_secs()), None),
                 FoundStanding::Stale(why) => (false, None, Some(why.as_str().to_owned())),
@@ -107,7 +127,8 @@ impl Cache {
                 pages_total: found.pages_total,
                 cached_bytes: found.cached_bytes,
                 hits: found.hits_count,
-                queue: found.queue.to_owned(),
+                queue: found.queue.map(str::to_owned),
+                disk_pages: found.disk_pages_count,
                 policy: shown(found.policy),
             }
         });
@@ -118,6 +139,15 @@ impl Cache {
             key: object.key.as_str().to_owned(),
             stored,
         }
+    }
+}
+
+fn shadow(report: &ShadowReport) -> Shadow {
+    Shadow {
+        memory: report.size.to_owned(),
+        memory_bytes: report.capacity_bytes,
+        hit_ratio: report.hit_ratio(),
+        byte_hit_ratio: report.byte_hit_ratio(),
     }
 }
 

@@ -54,6 +54,40 @@ pub struct CacheStats {
     pub pinned_bytes: u64,
     /// Objects that an operator pinned.
     pub pinned: u64,
+    /// The part on disk, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskStats>,
+    /// What other sizes of the memory would have brought, from a sample of the reads.
+    #[serde(default)]
+    pub shadows: Vec<Shadow>,
+}
+
+/// Counts of the part of a cache that lies on disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DiskStats {
+    /// Bytes of its files.
+    pub used_bytes: u64,
+    /// Bytes that they may have.
+    pub capacity_bytes: u64,
+    /// Records and pages.
+    pub entries: u64,
+    /// Bytes that were read from it.
+    pub hit_bytes: u64,
+}
+
+/// What a cache of another size would have brought.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shadow {
+    /// Its memory, as a multiple of the real one: `0.5`, `1`, `2`, `4`.
+    pub memory: String,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// Share of the reads that it would have answered; absent while there is no sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Share of their bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte_hit_ratio: Option<f64>,
 }
 
 /// The leading objects: `GET /admin/v1/cache/top?n=20&by=bytes`.
@@ -128,8 +162,12 @@ pub struct StoredObject {
     pub cached_bytes: u64,
     /// How often it has answered; answers within a second count once.
     pub hits: u64,
-    /// The queue of the index that its record is in.
-    pub queue: String,
+    /// The queue of the index that its record is in; absent when it is on disk alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Pages of it that are on disk.
+    #[serde(default)]
+    pub disk_pages: u64,
     /// What rules and settings say of it.
     pub policy: ObjectPolicy,
 }

@@ -6,6 +6,7 @@
 mod access;
 mod admin;
 mod cache;
+mod disk;
 mod kept;
 mod routes;
 mod rules;

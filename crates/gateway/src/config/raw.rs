@@ -15,7 +15,9 @@ use serde::Deserialize;
 mod cache;
 
 pub use admin::RawAdmin;
-pub use cache::{RawBounded, RawCache, RawCacheRule, RawCoherence, RawKeptFor, RawLasting};
+pub use cache::{
+    RawBounded, RawCache, RawCacheRule, RawCoherence, RawDisk, RawKeptFor, RawLasting,
+};
 
 /// Configuration of `forebay serve`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]

@@ -311,8 +311,8 @@ fn each_fault_names_key_value_and_remedy() {
         ),
         (
             "[[routes]]\nstore = \"default\"\n\
-             layers = [{ type = \"cache\", disk = { path = \"/x\" } }]",
-            "routes[0].layers[0].disk",
+             layers = [{ type = \"cache\", tape = { path = \"/x\" } }]",
+            "routes[0].layers[0].tape",
             "{ … }",
             "not available in this version",
         ),
@@ -397,6 +397,50 @@ fn each_fault_names_key_value_and_remedy() {
             "routes[0].layers[0].rules[1].keys",
             "rule 1",
             "move it to the end",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             rules = [{ place = \"disk\" }] }]",
+            "routes[0].layers[0].rules[0].place",
+            "\"disk\"",
+            "give the cache a disk",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             disk = { size = \"1GiB\" } }]",
+            "routes[0].layers[0].disk.path",
+            "(not set)",
+            "name a folder",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             disk = { path = \"/x\" } }]",
+            "routes[0].layers[0].disk.size",
+            "(not set)",
+            "say how much",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             disk = { path = \"/x\", size = \"5MiB\" } }]",
+            "routes[0].layers[0].disk.size",
+            "\"5MiB\"",
+            "choose a value in this range",
+        ),
+        (
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             disk = { path = \"/x\", size = \"1GiB\", written_per_day_max = \"1MiB\" } }]",
+            "routes[0].layers[0].disk.written_per_day_max",
+            "\"1MiB\"",
+            "choose a value in this range",
+        ),
+        (
+            "[[routes]]\nbuckets = [\"a\"]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             memory = \"8MiB\", page = \"64KiB\", disk = { path = \"/x\", size = \"1GiB\" } }]\n\
+             [[routes]]\nstore = \"default\"\nlayers = [{ type = \"cache\", \
+             memory = \"8MiB\", page = \"64KiB\", disk = { path = \"/x\", size = \"1GiB\" } }]",
+            "routes[1].layers[0].disk.path",
+            "\"/x\"",
+            "routes[0].layers[0].disk.path has it already",
         ),
         (
             "[[routes]]\nstore = \"default\"\n\
@@ -532,7 +576,7 @@ fn all_faults_come_at_once() {
         endpoint = "nowhere at all"
         [[routes]]
         store = "b"
-        layers = [{ type = "mirror" }, 7, { type = "cache", page = "3MiB", disk = {} }]
+        layers = [{ type = "mirror" }, 7, { type = "cache", page = "3MiB", tape = {} }]
     "#;
     let keys: Vec<String> = load(text)
         .unwrap_err()
@@ -550,7 +594,7 @@ fn all_faults_come_at_once() {
         "routes[0].layers[0].type",
         "routes[0].layers[1]",
         "routes[0].layers[2].page",
-        "routes[0].layers[2].disk",
+        "routes[0].layers[2].tape",
     ]);
     assert_eq!(keys, expected);
 }

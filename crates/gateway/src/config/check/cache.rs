@@ -4,6 +4,7 @@ use forebay_cache::{CacheSettings, Coherence, Directives, KeptSettings, PageByte
 
 use super::{
     Rule, Section, Surroundings, Wrong,
+    disk::check_disk,
     kept::{RawKept, check_kept},
     rules::check_rules,
     server::seconds,
@@ -32,6 +33,7 @@ pub(super) fn check_cache(
     let RawCache {
         memory,
         page,
+        disk,
         coherence,
         client_directives,
         origin_directives,
@@ -61,6 +63,7 @@ pub(super) fn check_cache(
     let mut settings = CacheSettings {
         capacity_bytes,
         page_bytes,
+        disk: None,
         coherence,
         rules: Vec::new(),
         kept: KeptSettings::default(),
@@ -69,6 +72,7 @@ pub(super) fn check_cache(
     };
     settings.rules = check_rules(table, rules, &settings);
     settings.kept = check_kept(table, kept, &settings);
+    settings.disk = check_disk(table, disk, &settings);
     settings
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Findings, MemoryConfig, Section, Surroundings, Wrong,
     cache::{CACHE_BYTES_MIN, check_cache},
+    disk::check_folders,
     shown_bytes,
 };
 use crate::config::{
@@ -57,6 +58,13 @@ pub(super) fn check(
         }
         routes.push(route);
     }
+    let caches = routes.iter().enumerate().flat_map(|(index, route)| {
+        let layers = route.layers.iter().enumerate();
+        layers.map(move |(at, LayerConfig::Cache(cache))| {
+            (format!("routes[{index}].layers[{at}].disk"), cache)
+        })
+    });
+    check_folders(&mut findings.section(""), caches);
     routes
 }
 

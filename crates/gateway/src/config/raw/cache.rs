@@ -15,6 +15,8 @@ pub struct RawCache {
     /// Piece in which objects are kept: a power of two.
     #[schemars(example = &"1MiB")]
     pub page: Option<String>,
+    /// Pages on disk as well; none unless given.
+    pub disk: Option<RawDisk>,
     /// How old an answer may be.
     pub coherence: Option<RawCoherence>,
     /// `honour` or `ignore`: `Cache-Control: no-cache`, `no-store`, `max-age=0` of requests.
@@ -38,6 +40,21 @@ pub struct RawCache {
     pub negative_ttl: Option<String>,
     /// What is different for some objects; the first rule that matches counts, alone.
     pub rules: Option<Vec<RawCacheRule>>,
+}
+
+/// Pages on disk.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawDisk {
+    /// A folder of this cache alone; made when it is not there.
+    #[schemars(example = &"/var/cache/forebay")]
+    pub path: Option<String>,
+    /// Size in bytes of all files in it.
+    #[schemars(example = &"200GiB")]
+    pub size: Option<String>,
+    /// Bytes that may be written in a day; no limit unless given.
+    #[schemars(example = &"2TiB")]
+    pub written_per_day_max: Option<String>,
 }
 
 /// What is different for some objects. What is not said of them matches all; what is not said of
