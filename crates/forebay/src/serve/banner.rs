@@ -137,7 +137,7 @@ fn write_route(text: &mut String, config: &Config, route: &RouteConfig) -> fmt::
                 })
             }
             mode @ (Coherence::Strict | Coherence::Exclusive | Coherence::Immutable) => {
-                mode.name().to_owned()
+                mode.mode().name().to_owned()
             }
         };
         let memory = ByteSize(cache.capacity_bytes / MIB * MIB);
