@@ -1,0 +1,56 @@
+"""A thousand clients that ask at once for one cold object of 256 MiB."""
+
+from pathlib import Path
+
+from . import figures, gates, load, machine
+from .line import Line
+
+NAME = "cache-crowd"
+DELAY = "500us"
+CLIENTS, SIZE = 1000, 256 << 20
+SMOKE_CLIENTS, SMOKE_SIZE = 20, 8 << 20
+CACHES = ["1GiB", "64MiB"]
+RESIDENT_MB_MAX = 200
+
+
+def _one(line, cache, clients, size):
+    """What a fresh gateway fetches and how large it gets, while every byte is checked."""
+    words = [
+        "hot", "--size", f"{size}B", "--concurrency", clients, "--requests", clients, "--verify",
+        "--timeout", "60s",
+    ]
+    with line.forebay(f'memory = "{cache}"') as way, line.counted() as passed:
+        pid = way.server.process.pid
+        machine.reset_peak(pid)
+        measured = load.measure(way, words, line.directory)
+        _, measured["peak_bytes"] = machine.memory_bytes(pid)
+    # A body that was not right would have ended the run.
+    return {"requests_right": measured.pop("requests")} | measured | passed
+
+
+def run(directory, options):
+    """Once for a cache that holds the object, once for one that does not."""
+    clients, size = (SMOKE_CLIENTS, SMOKE_SIZE) if options.smoke else (CLIENTS, SIZE)
+    found = {}
+    with Line(Path(directory), delay=DELAY) as line:
+        load.prepare(line, ["hot", "--size", size])
+        for cache in CACHES:
+            found[cache] = _one(line, cache, clients, size)
+    rows = []
+    for cache, one in found.items():
+        what = f"{clients} clients, cold {figures.size_name(size)}, cache of {cache}: "
+        rows += [
+            gates.gate(what + "objects fetched", ("≤", 1), one["body_bytes_to_client"] / size),
+            gates.gate(what + "origin requests", None, one["requests"]),
+            gates.gate(what + "whole and right", ("=", clients), one["requests_right"]),
+            gates.gate(
+                what + "peak resident", ("≤", RESIDENT_MB_MAX), one["peak_bytes"] / 1e6, " MB"
+            ),
+            gates.gate(what + "MiB/s", None, one["bytes_per_second"] / (1 << 20)),
+        ]
+    return {"found": found, "rows": rows}
+
+
+def text(figure):
+    """The gates."""
+    return gates.table(figure["rows"])

@@ -1,0 +1,72 @@
+"""`strict`: each hit asks the origin whether the object has changed, and brings no body from there.
+
+Set against clients that have a copy of their own and ask the origin that question themselves.
+"""
+
+from pathlib import Path
+
+from . import gates, load
+from .line import Line
+
+NAME = "cache-strict"
+SECONDS = 1
+# The slower line is that of the gate: there a request's time is the line's.
+DELAYS = ["5ms", "500us"]
+CONNECTIONS, OBJECTS, SIZE = 16, 100, 10 << 10
+RATIO_MIN = 0.95
+CACHE = 'memory = "256MiB", coherence = { mode = "strict" }'
+
+
+def _words(options, *more):
+    return [
+        "get", "--size", f"{SIZE}B", "--objects", OBJECTS, "--concurrency", CONNECTIONS,
+        "--duration", f"{options.seconds}s", *more,
+    ]
+
+
+def run(directory, options):
+    """Full reads through the gateway in turns with conditional ones at the origin."""
+    measured, passed = {}, {}
+    with Line(Path(directory), delay=DELAYS[0]) as line, line.forebay(CACHE) as gateway:
+        load.prepare(line, ["get", "--size", f"{SIZE}B", "--objects", OBJECTS])
+        load.read_all(gateway, load.keys(SIZE, OBJECTS), SIZE, line.directory)
+        for delay in DELAYS:
+            line.set_faults(delay=delay)
+            turns = measured[f"behind {delay}"] = {"forebay": [], "direct, conditional": []}
+            for number in range(options.rounds):
+                direct = _words(options, "--if-none-match")
+                turns["direct, conditional"].append(
+                    load.measure(line.direct(), direct, line.directory, number)
+                )
+                turns["forebay"].append(
+                    load.measure(gateway, _words(options), line.directory, number)
+                )
+        words = ["get", "--size", f"{SIZE}B", "--objects", OBJECTS, "--requests", 2000]
+        with line.counted() as passed:
+            asked = load.measure(gateway, words, line.directory)["requests"]
+    return {"measured": measured, "passed": passed, "rows": _judge(measured, asked, passed)}
+
+
+def _judge(measured, asked, passed):
+    rows = [
+        gates.gate(
+            f"reads through the gateway ÷ conditional reads at the origin, {case}",
+            ("≥", RATIO_MIN) if case.endswith(DELAYS[0]) else None,
+            gates.ratio(turns, "forebay", "direct, conditional"),
+        )
+        for case, turns in measured.items()
+    ]
+    # One more is asked by the load generator, which looks whether its objects are there.
+    per_hit = passed["requests"] / (asked + 1)
+    unchanged = passed["responses"].get("304", 0) / passed["requests"]
+    return rows + [
+        gates.gate("origin requests for each hit", ("=", 1), per_hit),
+        gates.gate("of them answered by 304", ("=", 1), unchanged),
+        gates.gate("bytes of bodies from the origin", ("=", 0), passed["body_bytes_to_client"]),
+    ]
+
+
+def text(figure):
+    """The gates, and what was measured."""
+    rates = gates.rates(figure["measured"], ["forebay", "direct, conditional"])
+    return gates.table(figure["rows"]) + "\n\n" + rates
