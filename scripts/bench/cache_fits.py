@@ -72,7 +72,7 @@ def _cold_crowd(line, way):
     The line is long meanwhile, so that all have asked before the first answer is there.
     """
     wire, body = Wire(line.origin), b"x" * (100 << 10)
-    paths = [f"/forebay-bench/cold/{number}" for number in range(COLD_KEYS)]
+    paths = [f"/{load.BUCKET}/cold/{number}" for number in range(COLD_KEYS)]
     for path in paths:
         assert wire.signed("PUT", path, body=body).status == 200
     line.set_faults(delay=COLD_DELAY)

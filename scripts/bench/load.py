@@ -5,7 +5,7 @@ import subprocess
 
 from harness import servers
 
-PREFIX = "forebay-bench"
+BUCKET = PREFIX = "forebay-bench"
 
 
 def keys(size, count, folder="objects"):
