@@ -57,7 +57,7 @@ def parse_arguments():
     )
     options = parser.parse_args()
     if options.smoke:
-        options.tables, options.rounds, options.seconds = [matrix.NAME, *SMOKED], 1, 1
+        options.tables, options.rounds, options.seconds = [matrix.NAME, *SMOKED], 1, 0.2
     named = [GROUPS.get(name, [name]) for name in options.tables]
     options.tables = [table for names in named for table in names]
     if unknown := set(options.tables) - set(TABLES):

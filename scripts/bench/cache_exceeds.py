@@ -27,12 +27,13 @@ RATIO_MIN, P50_ADDED_MS_MAX, DISK_TIMES = 0.97, 0.3, 3
 DISK_BYTES = 2 << 30
 
 
+def _objects(size, times):
+    return ["get", "--size", f"{size}B", "--objects", CACHE_BYTES * times // size]
+
+
 def _words(size, times, order, connections, options):
-    objects = CACHE_BYTES * times // size
-    return [
-        "get", "--size", f"{size}B", "--objects", objects, *ORDERS[order],
-        "--duration", f"{options.seconds}s", "--concurrency", connections,
-    ]
+    timed = ["--duration", f"{options.seconds}s", "--concurrency", connections]
+    return [*_objects(size, times), *ORDERS[order], *timed]
 
 
 def _case(size, times, order):
@@ -54,8 +55,7 @@ def _turns(ways, words, line, options, first):
 def _near(line, options, memory):
     measured, ways = {}, {"direct": line.direct()}
     for size, times in SMOKE_SETS if options.smoke else SETS:
-        words = _words(size, times, "uniform", CONNECTIONS, options)
-        load.prepare(line, words[:5])
+        load.prepare(line, _objects(size, times))
         for order in ORDERS:
             words = _words(size, times, order, CONNECTIONS, options)
             with line.forebay(memory) as ways["forebay"]:

@@ -5,6 +5,8 @@ import subprocess
 
 from harness import servers
 
+from .line import Way
+
 BUCKET = PREFIX = "forebay-bench"
 
 
@@ -13,7 +15,7 @@ def keys(size, count, folder="objects"):
     return [f"{PREFIX}/{folder}/{size}/{n // 100:05}/{n:07}" for n in range(count)]
 
 
-def _run(way, words, directory, more):
+def _run(way, words, directory, more, is_failure_a_figure=False):
     key = way.credentials
     command = [
         "forebay", "bench", "run", *map(str, words), "--endpoint", f"it={way.url}",
@@ -24,14 +26,17 @@ def _run(way, words, directory, more):
         command, executable=servers.forebay_binary(), cwd=directory, capture_output=True,
         text=True, check=False, env=servers.plain_environment(),
     )
-    if done.returncode != 0:
+    file = directory / "run.json"
+    if done.returncode != 0 and not (is_failure_a_figure and file.exists()):
         raise SystemExit(f"{' '.join(command[3:])}: {done.stdout}{done.stderr}")
-    return json.loads((directory / "run.json").read_text())["measurements"]
+    measured = json.loads(file.read_text())["measurements"]
+    file.unlink()
+    return measured
 
 
 def prepare(line, words):
     """Has the origin hold what a workload asks for; past the tap, which has no delay for it."""
-    origin = type(line.direct())(line.origin.url, line.origin.credentials, {})
+    origin = Way(line.origin.url, line.origin.credentials, {})
     _run(origin, [*words, "--requests", "1"], line.directory, ["--create-bucket"])
 
 
@@ -42,10 +47,14 @@ def read_all(way, names, size, directory):
     _run(way, words, directory, ["--no-prepare"])
 
 
-def measure(way, words, directory, seed=1):
-    """Rates, percentiles, and the processor time of all that took part."""
+def measure(way, words, directory, seed=1, is_failure_a_figure=False):
+    """Rates, percentiles, and the processor time of all that took part.
+
+    A request that fails ends the run, unless that is what is measured.
+    """
     before = way.cpu_seconds()
-    one = _run(way, words, directory, ["--no-prepare", "--seed", str(seed)])[0]
+    more = ["--no-prepare", "--seed", str(seed)]
+    one = _run(way, words, directory, more, is_failure_a_figure)[0]
     after = way.cpu_seconds()
     used = {name: after[name] - before[name] for name in after}
     used["client"] = one["client"]["cpu_seconds"]
@@ -58,7 +67,8 @@ def measure(way, words, directory, seed=1):
         "p50_us": _percentile(one["latency_ns"], 0.50) / 1e3,
         "p99_us": _percentile(one["latency_ns"], 0.99) / 1e3,
         "cores": sum(used.values()) / seconds,
-        "gateway_cpu_us": used.get("gateway", used.get("peer", 0)) / one["requests"] * 1e6,
+        "gateway_cpu_us": used.get("gateway", used.get("peer", 0)) / max(one["requests"], 1) * 1e6,
+        "failed": sum(one.get("errors", {}).values()),
     }
 
 
