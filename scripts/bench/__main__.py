@@ -46,7 +46,7 @@ def parse_arguments():
     parser.add_argument("tables", nargs="*", help=f"of {', '.join([*GROUPS, *TABLES])}; all if none")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--seconds", type=int, help="of each measurement; unless given, what a table asks for"
+        "--seconds", type=float, help="of each measurement; unless given, what a table asks for"
     )
     parser.add_argument("--multipart-gib", type=int, default=10, dest="multipart_gib")
     parser.add_argument(

@@ -7,9 +7,11 @@ from .line import Line
 
 NAME = "cache-crowd"
 DELAY = "500us"
-CLIENTS, SIZE = 1000, 256 << 20
-SMOKE_CLIENTS, SMOKE_SIZE = 20, 8 << 20
-CACHES = ["1GiB", "64MiB"]
+SIZE, SMOKE_SIZE = 256 << 20, 8 << 20
+# Cache → clients. The gate is for the first, which holds the object. In the other one clients that
+# fall behind find their pages evicted; few show it, and a thousand would take minutes.
+CACHES = {"1GiB": 1000, "64MiB": 50}
+SMOKE_CACHES = {"1GiB": 20}
 RESIDENT_MB_MAX = 200
 
 
@@ -34,17 +36,19 @@ def _objects(one, size):
 
 def run(directory, options):
     """Once for a cache that holds the object, once for one that does not."""
-    clients, size = (SMOKE_CLIENTS, SMOKE_SIZE) if options.smoke else (CLIENTS, SIZE)
+    caches, size = (SMOKE_CACHES, SMOKE_SIZE) if options.smoke else (CACHES, SIZE)
     found = {}
     with Line(Path(directory), delay=DELAY) as line:
         load.prepare(line, ["hot", "--size", f"{size}B"])
-        for cache in CACHES:
+        for cache, clients in caches.items():
             found[cache] = _one(line, cache, clients, size)
     rows = []
     for cache, one in found.items():
+        clients = caches[cache]
         what = f"{clients} clients, cold {figures.size_name(size)}, cache of {cache}: "
+        fetches_max = ("≤", 1) if cache == "1GiB" else None
         rows += [
-            gates.gate(what + "objects fetched", ("≤", 1), _objects(one, size)),
+            gates.gate(what + "objects fetched", fetches_max, _objects(one, size)),
             gates.gate(what + "origin requests", None, one["requests"]),
             gates.gate(what + "whole and right", ("=", clients), one["requests_right"]),
             gates.gate(

@@ -12,7 +12,7 @@ from . import figures, gates, load
 from .line import Line, accepts
 
 NAME = "cache-exceeds"
-SECONDS = 1
+SECONDS = 0.7
 # The smallest that the configuration takes.
 CACHE_BYTES = 8 << 20
 DELAY, FAR_DELAY = "500us", "20ms"

@@ -14,7 +14,7 @@ from . import figures, gates, load, peers
 from .line import Line
 
 NAME = "cache-fits"
-SECONDS = 1
+SECONDS = 0.7
 DELAY = "500us"
 CONNECTIONS = 50
 # Size → how many times the origin's rate is asked of reads of all objects.
