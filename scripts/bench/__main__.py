@@ -41,12 +41,17 @@ SECONDS = 3
 SMOKED = (cache_fits.NAME, cache_blocks.NAME, cache_strict.NAME)
 
 
+def _seconds(text):
+    """Whole seconds stay whole: wrk knows no others."""
+    return int(text) if text.isdigit() else float(text)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="make bench BENCH_ARGS=…", description=__doc__)
     parser.add_argument("tables", nargs="*", help=f"of {', '.join([*GROUPS, *TABLES])}; all if none")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--seconds", type=float, help="of each measurement; unless given, what a table asks for"
+        "--seconds", type=_seconds, help="of each measurement; unless given, what a table asks for"
     )
     parser.add_argument("--multipart-gib", type=int, default=10, dest="multipart_gib")
     parser.add_argument(
