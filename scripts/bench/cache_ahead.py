@@ -74,7 +74,7 @@ def _measure(way, read, size, seconds):
     try:
         begin = time.monotonic()
         done = read(reader, size, begin + seconds)
-        return {"bytes_per_second": done / (time.monotonic() - begin)}
+        return {"bytes": done, "bytes_per_second": done / (time.monotonic() - begin)}
     finally:
         reader.close()
 
@@ -92,8 +92,10 @@ def run(directory, options):
             for name, read in LOADS.items():
                 seconds = options.seconds
                 measured[name]["direct"].append(_measure(line.direct(), read, size, seconds))
-                with line.forebay(CACHE) as way:
-                    measured[name]["forebay"].append(_measure(way, read, size, seconds))
+                with line.forebay(CACHE) as way, line.counted() as passed:
+                    one = _measure(way, read, size, seconds)
+                one["fetched"] = passed["body_bytes_to_client"] / one["bytes"]
+                measured[name]["forebay"].append(one)
     return {"measured": measured}
 
 
@@ -109,5 +111,7 @@ def text(figure):
         rows.append([
             name, figures.shown(rates["direct"], 0), figures.shown(rates["forebay"], 0),
             figures.shown(ratio),
+            figures.shown(figures.spread([one["fetched"] for one in turns["forebay"]])),
         ])
-    return figures.table(["read", "direct, MiB/s", "forebay, MiB/s", "forebay ÷ direct"], rows)
+    header = ["read", "direct, MiB/s", "forebay, MiB/s", "forebay ÷ direct"]
+    return figures.table([*header, "bytes fetched ÷ read"], rows)
