@@ -16,7 +16,9 @@ SECONDS = 0.7
 # The smallest that the configuration takes.
 CACHE_BYTES = 8 << 20
 DELAY, FAR_DELAY = "500us", "20ms"
-CONNECTIONS, FAR_CONNECTIONS = 4, 16
+# By the size of an object: more would wait for a core, not for the line.
+CONNECTIONS = {4 << 10: 4, 64 << 10: 4, 1 << 20: 1}
+FAR_CONNECTIONS = 16
 NARROW = {"delay": "500us", "bandwidth_total": "40MB"}
 # (Size of an object, the set in sizes of the cache)
 SETS = [(4 << 10, 8), (64 << 10, 2), (64 << 10, 8), (64 << 10, 64), (1 << 20, 2), (1 << 20, 64)]
@@ -57,7 +59,7 @@ def _near(line, options, memory):
     for size, times in SMOKE_SETS if options.smoke else SETS:
         load.prepare(line, _objects(size, times))
         for order in ORDERS:
-            words = _words(size, times, order, CONNECTIONS, options)
+            words = _words(size, times, order, CONNECTIONS[size], options)
             with line.forebay(memory) as ways["forebay"]:
                 measured[_case(size, times, order)] = _turns(ways, words, line, options, 1)
     return measured
@@ -120,7 +122,7 @@ def _judge(figure):
 def text(figure):
     """The gates, and what was measured on each line."""
     titles = {
-        "near": f"Behind {DELAY}, {CONNECTIONS} connections:",
+        "near": f"Behind {DELAY}, 4 connections (1 MiB: one):",
         "narrow": f"Behind {NARROW['bandwidth_total']}/s in all, {FAR_CONNECTIONS} connections:",
         "disk": f"With a disk, behind {FAR_DELAY}, {FAR_CONNECTIONS} connections:",
     }
