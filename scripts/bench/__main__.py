@@ -9,27 +9,62 @@ from pathlib import Path
 
 from harness import servers
 
-from . import client, cold_read, figures, hit_path, machine, matrix, memory, pass_through
+from . import (
+    cache_ahead,
+    cache_blocks,
+    cache_crowd,
+    cache_exceeds,
+    cache_fits,
+    cache_strict,
+    client,
+    cold_read,
+    figures,
+    hit_path,
+    machine,
+    matrix,
+    memory,
+    pass_through,
+)
 from .peers import S3LOAD
 
-TABLES = {table.NAME: table for table in (hit_path, pass_through, memory, cold_read, matrix, client)}
+CACHE_TABLES = (
+    cache_fits, cache_exceeds, cache_blocks, cache_crowd, cache_strict, cache_ahead,
+)
+TABLES = {
+    table.NAME: table
+    for table in (hit_path, pass_through, memory, cold_read, *CACHE_TABLES, matrix, client)
+}
+# Names of several tables.
+GROUPS = {"cache": [table.NAME for table in CACHE_TABLES]}
+SECONDS = 3
+# What `--smoke` runs beside the matrix.
+SMOKED = (cache_fits.NAME, cache_blocks.NAME, cache_strict.NAME)
+
+
+def _seconds(text):
+    """Whole seconds stay whole: wrk knows no others."""
+    return int(text) if text.isdigit() else float(text)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="make bench BENCH_ARGS=…", description=__doc__)
-    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; all of them if none")
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join([*GROUPS, *TABLES])}; all if none")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
+    parser.add_argument(
+        "--seconds", type=_seconds, help="of each measurement; unless given, what a table asks for"
+    )
     parser.add_argument("--multipart-gib", type=int, default=10, dest="multipart_gib")
     parser.add_argument(
-        "--smoke", action="store_true", help="the matrix alone, short: for function, not figures"
+        "--smoke", action="store_true", help="matrix and cache, short: for function, not figures"
     )
     parser.add_argument(
         "--peers-only", action="store_false", dest="forebay", help="measure only the others"
     )
     options = parser.parse_args()
     if options.smoke:
-        options.tables, options.rounds = [matrix.NAME], 1
+        options.tables, options.rounds, options.seconds = [matrix.NAME, *SMOKED], 1, 0.2
+    named = [GROUPS.get(name, [name]) for name in options.tables]
+    options.tables = [table for names in named for table in names]
     if unknown := set(options.tables) - set(TABLES):
         parser.error(f"no table is called {', '.join(unknown)}")
     return options
@@ -64,7 +99,9 @@ def main():
         "machine": machine.describe(),
         "versions": machine.versions(servers.forebay_binary(), servers.versitygw_binary()),
     }
+    seconds = options.seconds
     for name in options.tables or TABLES:
+        options.seconds = seconds or getattr(TABLES[name], "SECONDS", SECONDS)
         directory = scratch_directory()
         try:
             figure = TABLES[name].run(directory, options)

@@ -12,10 +12,11 @@
 //!
 //! Beneath [`run`]: `workload` says what is asked, `load` when and from how many connections,
 //! `wire` puts it on them, `sign` signs it, `content` makes and checks the bytes, `prepare` sees to
-//! it that the objects are there.
+//! it that the objects are there. `alarm` waits for whoever cannot wait in milliseconds.
 //!
 //! Nothing here links the gateway: a figure must not depend on the code that it judges.
 
+mod alarm;
 mod arrange;
 pub mod chart;
 pub mod compare;

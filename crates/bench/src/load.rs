@@ -19,11 +19,13 @@
 //! |---|---|
 //! | [`pace`] | says when the next request starts |
 //! | [`worker`] | sends one request after another on one connection |
+//! | [`known`] | the `ETag`s that conditional requests carry |
 //! | [`multipart`] | an upload in parts as one of these |
 //! | [`tally`] | counts, per thread, and merges |
 //! | [`cost`] | what the client itself used, and whether it was the limit |
 
 pub(crate) mod cost;
+pub(crate) mod known;
 pub(crate) mod multipart;
 pub(crate) mod pace;
 pub(crate) mod tally;
@@ -59,6 +61,7 @@ use crate::{
     workload::Plan,
 };
 use cost::{Meter, ThreadCost};
+use known::KnownTags;
 use pace::Pace;
 use tally::{Tally, Totals};
 use worker::Worker;
@@ -88,6 +91,15 @@ pub(crate) struct LoadSettings {
     /// The time measured; `None` when the plan ends by itself.
     pub(crate) duration: Option<Duration>,
     pub(crate) verify: Verify,
+    pub(crate) reads: Reads,
+}
+
+/// What reads ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    Anything,
+    /// Only versions that are not known yet.
+    Changes,
 }
 
 /// Whether the bytes of answers are looked at.
@@ -292,6 +304,10 @@ fn start_workers(
     let target = shared.target;
     let heads = HeadWriter::new(&target.host, &target.access, Clock::system());
     let heads = Rc::new(RefCell::new(heads));
+    let known = match shared.settings.reads {
+        Reads::Anything => None,
+        Reads::Changes => Some(Rc::<RefCell<KnownTags>>::default()),
+    };
     let mut workers = JoinSet::new();
     for number in (index..shared.settings.clients).step_by(threads as usize) {
         let connect = || Connection::new(Arc::clone(&target.connector), Rc::clone(&buffers));
@@ -304,6 +320,7 @@ fn start_workers(
             tally: Rc::clone(tally),
             live: Arc::clone(shared.live),
             verify: shared.settings.verify,
+            known: known.clone(),
             scheme: target.connector.scheme(),
             times: shared.times,
             silence: target.connector.timeouts().silence,

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use listing::{NotAListing, element, read_batch, unescaped};
 
 use crate::{
-    load::{self, Live, LoadSettings, Target, Verify, worker::refusal_name},
+    load::{self, Live, LoadSettings, Reads, Target, Verify, worker::refusal_name},
     results::Load,
     sign::{Asked, HeadWriter, Verb},
     wire::{
@@ -426,6 +426,7 @@ fn all(
         warm_up: Duration::ZERO,
         duration: None,
         verify: Verify::LengthOnly,
+        reads: Reads::Anything,
     };
     let before = watch.live.requests.load(Ordering::Relaxed);
     let measured = load::measure(target, settings, &plan, watch.live, watch.stop)?;

@@ -31,6 +31,7 @@ pub(crate) struct Seen {
     pub(crate) query: String,
     pub(crate) range: Option<(usize, usize)>,
     pub(crate) is_signed: bool,
+    pub(crate) known_tag: Option<String>,
     /// Since the first request.
     pub(crate) at: Duration,
 }
@@ -49,6 +50,9 @@ pub(crate) enum Reply {
     /// The connection is closed in the middle of the body.
     Cut,
 }
+
+/// Of every object.
+const TAG: &str = "\"t\"";
 
 pub(crate) const AT_ONCE: Reply = Reply::After(Duration::ZERO);
 
@@ -256,6 +260,7 @@ impl Shared {
             query: query.to_owned(),
             range,
             is_signed: header(head, "authorization").is_some(),
+            known_tag: header(head, "if-none-match").map(str::to_owned),
             at: now - first,
         };
         self.seen.lock().unwrap().push(seen.clone());
@@ -269,8 +274,13 @@ impl Shared {
         match &*seen.method {
             "GET" if is_bucket => answer(200, &[], list(&objects, seen).as_bytes()),
             "GET" | "HEAD" => match (objects.get(&seen.path), seen.range) {
-                (Some(bytes), Some((first, last))) => answer(206, &[], &bytes[first..=last]),
-                (Some(bytes), None) => answer(200, &[], bytes),
+                (Some(bytes), Some((first, last))) => {
+                    answer(206, &[("ETag", TAG)], &bytes[first..=last])
+                }
+                (Some(_), None) if seen.known_tag.as_deref() == Some(TAG) => {
+                    answer(304, &[("ETag", TAG)], b"")
+                }
+                (Some(bytes), None) => answer(200, &[("ETag", TAG)], bytes),
                 (None, _) => answer(404, &[], b"<Error><Code>NoSuchKey</Code></Error>"),
             },
             "POST" if seen.query == "uploads=" => {
@@ -301,7 +311,7 @@ impl Shared {
                     None => seen.path.clone(),
                 };
                 objects.insert(path, body);
-                answer(200, &[("ETag", "\"t\"")], b"")
+                answer(200, &[("ETag", TAG)], b"")
             }
             "DELETE" => {
                 objects.remove(&seen.path);

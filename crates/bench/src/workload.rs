@@ -75,7 +75,7 @@ impl Operation {
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     Get,
-    /// Reads an aligned block of it, at random.
+    /// Reads an aligned block; blocks are chosen, over all objects of one size.
     GetBlock {
         block_bytes: u64,
     },
@@ -177,28 +177,43 @@ impl Plan {
             let operation = shares.pick(&mut memory.rng);
             return self.mixed(operation, memory);
         }
+        if let Action::GetBlock { block_bytes } = self.action {
+            return self.block(block_bytes, memory);
+        }
         let object = self
             .choice
             .next(&mut memory.rng, self.objects.shared_count())?;
         let (operation, range) = match self.action {
             Action::Get => (Operation::Get, None),
-            Action::GetBlock { block_bytes } => {
-                let size_bytes = self.objects.get(object).size_bytes.unwrap_or(block_bytes);
-                let blocks = (size_bytes / block_bytes).max(1);
-                let first = memory.rng.u64(..blocks) * block_bytes;
-                (Operation::Get, Some((first, first + block_bytes - 1)))
-            }
             Action::Head => (Operation::Head, None),
             Action::Put => (Operation::Put, None),
             Action::Delete => (Operation::Delete, None),
             Action::List => (Operation::List, None),
             Action::Multipart { .. } => (Operation::Multipart, None),
-            Action::Mixed(_) => unreachable!("handled above"),
+            Action::GetBlock { .. } | Action::Mixed(_) => unreachable!("handled above"),
         };
         Some(Step {
             operation,
             object,
             range,
+        })
+    }
+
+    fn block(&self, block_bytes: u64, memory: &mut Memory) -> Option<Step> {
+        let size_bytes = self.objects.shared().first()?.size_bytes;
+        let per_object = size_bytes.map_or(1, |size| size / block_bytes).max(1);
+        let per_object = usize::try_from(per_object).ok()?;
+        let count = self.objects.shared_count() * per_object;
+        let chosen = self.choice.next(&mut memory.rng, count)?;
+        let place = match self.choice {
+            Choice::Zipf(_) => scattered(chosen, count),
+            _ => chosen,
+        };
+        let first = (place % per_object) as u64 * block_bytes;
+        Some(Step {
+            operation: Operation::Get,
+            object: place / per_object,
+            range: Some((first, first + block_bytes - 1)),
         })
     }
 
@@ -229,6 +244,15 @@ impl Plan {
             }
         }
     }
+}
+
+/// Another place for each of `count`: what is chosen often shall not lie side by side, where one
+/// page would hold it all.
+fn scattered(number: usize, count: usize) -> usize {
+    /// A prime, about 2^32 over the golden ratio; only its multiples as counts have it in common.
+    const STEP: u128 = 2_654_435_761;
+    let place = number as u128 * STEP % count as u128;
+    usize::try_from(place).expect("less than a count that is one")
 }
 
 /// The place of the `number`th bit that is set.
@@ -267,6 +291,39 @@ mod tests {
             seen.insert((step.object, first));
         }
         assert_eq!(seen.len(), 6, "each whole block of each object");
+    }
+
+    /// Goal: with Zipf the first block is asked for as often as its exponent says, among the
+    /// blocks of all objects, and the next ones are not its neighbours.
+    #[test]
+    fn blocks_that_are_asked_for_often_lie_apart() {
+        let action = Action::GetBlock { block_bytes: 100 };
+        let zipf = Choice::Zipf(Arc::new(choice::Zipf::new(64, 1.0)));
+        let (seed, draws) = (3, 20_000_u32);
+        let plan = Plan::new(action, &objects(4, 1600), zipf, (None, seed));
+        let mut memory = plan.memory(0);
+        let mut counts = std::collections::BTreeMap::<_, u32>::new();
+        for _ in 0..draws {
+            let step = plan.next(&mut memory).unwrap();
+            let place = step.object as u64 * 16 + step.range.unwrap().0 / 100;
+            *counts.entry(place).or_default() += 1;
+        }
+        assert_eq!(counts.len(), 64, "each block of each object, seed {seed}");
+        let harmonic: f64 = (1..=64).map(|k| 1.0 / f64::from(k)).sum();
+        let mut often: Vec<_> = counts.into_iter().collect();
+        often.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let share = f64::from(often[0].1) / f64::from(draws) * harmonic;
+        assert!((0.9..1.1).contains(&share), "{share}, seed {seed}");
+        assert!(often[0].0.abs_diff(often[1].0) > 1, "{often:?}");
+    }
+
+    #[test]
+    fn scattering_keeps_each_place_once() {
+        for count in [1, 2, 63, 64, 1000] {
+            let mut places: Vec<_> = (0..count).map(|n| scattered(n, count)).collect();
+            places.sort_unstable();
+            assert_eq!(places, (0..count).collect::<Vec<_>>());
+        }
     }
 
     #[test]

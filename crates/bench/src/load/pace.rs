@@ -4,8 +4,7 @@
 //! together are even as well. A free connection takes the next due time as its ticket, and waits
 //! for it if it has not come yet; a ticket in the past starts at once and counts its lateness.
 //!
-//! The runtime's own timer ticks in milliseconds, which would be most of a fast answer's latency;
-//! waiting is done with a kernel timer instead, one for a thread.
+//! Waiting is done with a kernel timer, one for a thread ([`crate::alarm`]).
 //!
 //! Source: Gil Tene, "How NOT to Measure Latency" (coordinated omission), and wrk2.
 
@@ -14,24 +13,14 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
-    os::fd::OwnedFd,
     task::{Poll, Waker},
     time::Duration,
 };
 
-use rustix::{
-    fs::Timespec,
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
-        timerfd_settime,
-    },
-};
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::Times;
+use crate::alarm::Alarm;
 
 /// Leave to send one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +49,7 @@ pub(crate) struct OpenPace {
     next: Cell<u64>,
     /// In the order of their tickets.
     waiting: RefCell<VecDeque<(Instant, Waker)>>,
-    alarm: AsyncFd<OwnedFd>,
+    alarm: Alarm,
 }
 
 impl Pace {
@@ -74,14 +63,6 @@ impl Pace {
         late_end: Option<Instant>,
         (rate, index, threads): (f64, u32, u32),
     ) -> io::Result<Self> {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        #[expect(
-            deprecated,
-            reason = "unsound for types that may change their descriptor, which OwnedFd can't; \
-                      what replaces it is unsafe"
-        )]
-        let alarm = AsyncFd::with_interest(alarm, Interest::READABLE)?;
         let apart = Duration::from_secs_f64(f64::from(index) / rate);
         Ok(Self::Open(OpenPace {
             first: times.begin + apart,
@@ -90,7 +71,7 @@ impl Pace {
             late_end,
             next: Cell::new(0),
             waiting: RefCell::default(),
-            alarm,
+            alarm: Alarm::new()?,
         }))
     }
 
@@ -163,42 +144,22 @@ impl OpenPace {
             let mut waiting = self.waiting.borrow_mut();
             waiting.push_back((due, cx.waker().clone()));
             if waiting.len() == 1 {
-                self.arm(due);
+                self.alarm.set(due);
             }
             Poll::Pending
         })
         .await;
     }
 
-    /// Sets the timer; a failure can only be one of this program, and shows as a stalled test.
-    fn arm(&self, due: Instant) {
-        let after = due.saturating_duration_since(Instant::now());
-        // Zero would disarm it.
-        let after = after.max(Duration::from_nanos(1));
-        let value = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: Timespec {
-                tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(after.subsec_nanos()),
-            },
-        };
-        let set = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &value);
-        debug_assert!(set.is_ok(), "the timer was made above: {set:?}");
-    }
-
     async fn drive(&self) {
-        while let Ok(mut ready) = self.alarm.readable().await {
-            let mut expirations = [0; 8];
-            // Nothing to read only means that the timer was set anew meanwhile.
-            let _ = rustix::io::read(self.alarm.get_ref(), &mut expirations);
-            ready.clear_ready();
+        while poll_fn(|cx| self.alarm.poll_rung(cx)).await.is_ok() {
             let now = Instant::now();
             let mut waiting = self.waiting.borrow_mut();
             while let Some((_, waker)) = waiting.pop_front_if(|(due, _)| *due <= now) {
                 waker.wake();
             }
             if let Some((due, _)) = waiting.front() {
-                self.arm(*due);
+                self.alarm.set(*due);
             }
         }
     }

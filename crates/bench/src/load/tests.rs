@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{Live, LoadSettings, Measured, Target, Verify, measure};
+use super::{Live, LoadSettings, Measured, Reads, Target, Verify, measure};
 use crate::{
     content::Content,
     results::{Histogram, Load},
@@ -59,6 +59,7 @@ fn settings(load: Load, clients: u32) -> LoadSettings {
         warm_up: Duration::ZERO,
         duration: None,
         verify: Verify::EachByte,
+        reads: Reads::Anything,
     }
 }
 

@@ -6,7 +6,9 @@ use forebay_s3::uri::encode_query;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Live, Times, Verify, multipart,
+    Live, Times, Verify,
+    known::KnownTags,
+    multipart,
     pace::{Pace, Ticket},
     tally::{Success, Tally},
 };
@@ -38,6 +40,8 @@ pub(crate) struct Worker {
     pub(crate) tally: Rc<RefCell<Tally>>,
     pub(crate) live: Arc<Live>,
     pub(crate) verify: Verify,
+    /// Where requests say which version they know already.
+    pub(crate) known: Option<Rc<RefCell<KnownTags>>>,
     pub(crate) scheme: Scheme,
     pub(crate) times: Times,
     pub(crate) silence: Duration,
@@ -112,9 +116,18 @@ impl Worker {
             },
             _ => Body::None,
         };
+        let mut check = Check::new(step, object, self.verify);
         let tail: &[u8] = match self.scheme {
             Scheme::Http | Scheme::Https => {
                 self.write_head(step, object, &body, head);
+                if let Some(known) = self.known_tags(step) {
+                    let is_sent = known.borrow().write_condition(step.object, head);
+                    check.condition = if is_sent {
+                        Condition::Sent
+                    } else {
+                        Condition::Wanted { tag: None }
+                    };
+                }
                 b""
             }
             Scheme::Redis => write_command(step.operation, object, &body, head),
@@ -129,7 +142,6 @@ impl Worker {
             tail,
             expects,
         };
-        let mut check = Check::new(step, object, self.verify);
         let started = match ticket {
             Ticket::Free => Instant::now(),
             Ticket::Due(due) => due,
@@ -138,7 +150,24 @@ impl Worker {
         let exchanged = connection.exchange(&request, &mut check).await;
         let sent_bytes = body.len_bytes();
         let fate = self.judge(exchanged, connection, &check, sent_bytes);
+        if let (Some(known), Condition::Wanted { tag: Some(tag) }, Fate::Done { .. }) =
+            (self.known_tags(step), &check.condition, &fate)
+        {
+            known.borrow_mut().learn(step.object, tag);
+        }
         (started, fate)
+    }
+
+    /// What is known of objects, where the step may say so.
+    fn known_tags(&self, step: &Step) -> Option<&RefCell<KnownTags>> {
+        match step.operation {
+            Operation::Get | Operation::Head => self.known.as_deref(),
+            Operation::Put
+            | Operation::Delete
+            | Operation::List
+            | Operation::Multipart
+            | Operation::Part => None,
+        }
     }
 
     fn write_head(&self, step: &Step, object: &Object, body: &Body<'_>, head: &mut Vec<u8>) {
@@ -186,6 +215,10 @@ impl Worker {
             Ok(exchanged) => exchanged,
             Err(error) => return Fate::Broken(error),
         };
+        if check.is_unchanged(&exchanged) {
+            let bytes = 0;
+            return Fate::Done { exchanged, bytes };
+        }
         if !exchanged.is_success() {
             let name = refusal_name(self.scheme, exchanged.status, connection.error_body());
             return Fate::Refused { name };
@@ -312,6 +345,18 @@ pub(crate) struct Check {
     expected_bytes: Option<u64>,
     is_partial_expected: bool,
     status: u16,
+    condition: Condition,
+}
+
+/// What a request and its answer say of versions.
+#[derive(Debug, PartialEq, Eq)]
+enum Condition {
+    /// Nothing.
+    None,
+    /// The answer's tag is to be remembered.
+    Wanted { tag: Option<Box<[u8]>> },
+    /// Only a version other than the known one was asked for; objects don't change during a load.
+    Sent,
 }
 
 impl Check {
@@ -330,6 +375,7 @@ impl Check {
             expected_bytes: expected_bytes.filter(|_| is_object),
             is_partial_expected: step.range.is_some(),
             status: 200,
+            condition: Condition::None,
         }
     }
 
@@ -344,11 +390,20 @@ impl Check {
             expected_bytes: None,
             is_partial_expected: false,
             status: 200,
+            condition: Condition::None,
         }
+    }
+
+    /// Whether the answer says that the known version is the current one.
+    fn is_unchanged(&self, exchanged: &Exchanged) -> bool {
+        self.condition == Condition::Sent && exchanged.status == 304
     }
 
     /// What is wrong with an answer that said it was a success.
     fn fault(&self, exchanged: &Exchanged) -> Option<&'static str> {
+        if self.condition == Condition::Sent {
+            return Some("ConditionIgnored");
+        }
         if self.is_partial_expected && self.status != 206 {
             return Some("RangeIgnored");
         }
@@ -363,6 +418,9 @@ impl Check {
 impl Sink for Check {
     fn head(&mut self, head: &Head<'_>) {
         self.status = head.status;
+        if let Condition::Wanted { tag } = &mut self.condition {
+            *tag = head.header("etag").map(Into::into);
+        }
     }
 
     fn body(&mut self, bytes: &[u8]) {

@@ -77,6 +77,10 @@ pub struct RunArguments {
     /// Check each byte of each answer.
     #[arg(long, help_heading = "Load")]
     pub verify: bool,
+    /// Read as a client does that has a copy: GET and HEAD carry the `ETag` that the object had,
+    /// and 304 is the answer that counts.
+    #[arg(long, help_heading = "Load")]
+    pub if_none_match: bool,
     /// Seed of what is chosen by chance.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
@@ -90,7 +94,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000),
         help_heading = "Objects")]
     pub objects: Option<u32>,
-    /// Choose few objects often: the k-th in proportion to 1/k^EXPONENT.
+    /// Choose few objects (blocks: few blocks) often: the k-th in proportion to 1/k^EXPONENT.
     #[arg(long, value_name = "EXPONENT", value_parser = positive, conflicts_with = "trace",
         help_heading = "Objects")]
     pub zipf: Option<f64>,
@@ -153,6 +157,16 @@ pub struct RunArguments {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "4KiB,16KiB,64KiB",
         value_parser = size, help_heading = "Workloads")]
     pub block_size: Vec<u64>,
+    /// blocks: whether they are read, written or, in turns, both.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ACCESS,…",
+        value_delimiter = ',',
+        default_value = "read,write",
+        help_heading = "Workloads"
+    )]
+    pub block_access: Vec<BlockAccess>,
     /// blocks: requests in flight, a case for each.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "4,16",
         value_parser = clap::value_parser!(u32).range(1..=65_535), help_heading = "Workloads")]
@@ -273,6 +287,10 @@ impl RunArguments {
         put("warm_up", self.warm_up.map(quantity::show_time));
         put("threads", Some(self.threads().to_string()));
         put("verify", Some(self.verify.to_string()));
+        put(
+            "if_none_match",
+            self.if_none_match.then(|| true.to_string()),
+        );
         put("seed", Some(self.seed.to_string()));
         put("size", sizes(&self.size));
         put("objects", self.objects.map(|n| n.to_string()));
@@ -306,6 +324,15 @@ impl RunArguments {
         }
         parameters
     }
+}
+
+/// What is done with blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BlockAccess {
+    /// Read ranges of large objects
+    Read,
+    /// Write small objects
+    Write,
 }
 
 /// The bucket that needs no leave to be made.

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::arguments::{RunArguments, WorkloadName};
+use super::arguments::{BlockAccess, RunArguments, WorkloadName};
 use crate::{
     results::{Case, Load},
     shown,
@@ -355,11 +355,14 @@ impl Maker<'_> {
             let set_bytes = multiple.of(cache_bytes).max(1);
             for block_bytes in &arguments.block_size {
                 for clients in &arguments.in_flight {
-                    for is_read in [true, false] {
-                        let mut case = if is_read {
-                            self.block_reads(set_bytes, *block_bytes, *clients)
-                        } else {
-                            self.block_writes(set_bytes, *block_bytes, *clients)
+                    for access in &arguments.block_access {
+                        let mut case = match access {
+                            BlockAccess::Read => {
+                                self.block_reads(set_bytes, *block_bytes, *clients)
+                            }
+                            BlockAccess::Write => {
+                                self.block_writes(set_bytes, *block_bytes, *clients)
+                            }
                         };
                         let parameters = &mut case.shown.parameters;
                         parameters.insert("working_set".into(), multiple.to_string());
@@ -379,7 +382,10 @@ impl Maker<'_> {
         let folder = self.folder("blocks", object_bytes);
         let source = self.common((folder, object_bytes, count), 0);
         let action = Action::GetBlock { block_bytes };
-        self.case(("block-read", Some(block_bytes), clients), action, source)
+        let mut case = self.case(("block-read", Some(block_bytes), clients), action, source);
+        let blocks = u64::from(count) * (object_bytes / block_bytes);
+        case.order = self.random(u32::try_from(blocks).unwrap_or(u32::MAX));
+        case
     }
 
     fn block_writes(&self, set_bytes: u64, block_bytes: u64, clients: u32) -> CasePlan {

@@ -12,7 +12,7 @@ use super::{
     tap_stats,
 };
 use crate::{
-    load::{self, LoadSettings, Measured, Verify, cost},
+    load::{self, LoadSettings, Measured, Reads, Verify, cost},
     prepare::{self, Hands, PrepareError, Watch},
     results::{Case, ClientCost, Measurement, Run},
     wire::Scheme,
@@ -169,6 +169,11 @@ impl<'a> Measuring<'a> {
                 Verify::EachByte
             } else {
                 Verify::LengthOnly
+            },
+            reads: if arguments.if_none_match {
+                Reads::Changes
+            } else {
+                Reads::Anything
             },
         };
         // Each round chooses anew, and each endpoint the same in a round.

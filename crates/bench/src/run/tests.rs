@@ -67,6 +67,17 @@ fn every_workload_runs_whole_and_leaves_a_run_file() {
             &["--cache-size=64KiB", "--working-set=1/2,2", "--in-flight=2"],
             12,
         ),
+        (
+            "blocks",
+            &[
+                "--cache-size=64KiB",
+                "--working-set=1",
+                "--in-flight=2",
+                "--block-access=read",
+                "--zipf=0.99",
+            ],
+            3,
+        ),
         ("tier", &["--size=1KB,5KB", "--runs=3"], 6),
         ("cold", &["--size=3KiB"], 1),
     ] {
@@ -158,6 +169,54 @@ fn a_flipped_byte_fails_the_run() {
     let (ending, text) = bench(&line).unwrap();
     assert_eq!(ending, Ending::Partial);
     assert!(text.contains("WrongBytes"), "{text}");
+}
+
+#[test]
+fn what_is_known_is_asked_for_with_its_tag_and_304_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let server = Server::start(|_| AT_ONCE);
+    let line = [
+        "get",
+        &endpoint(&server),
+        "--size=1KiB",
+        "--objects=3",
+        "--requests=50",
+        "--concurrency=1",
+        "--if-none-match",
+        &format!("--out={}", file.display()),
+    ];
+    let (ending, text) = bench(&line).unwrap();
+    assert_eq!(ending, Ending::Complete, "{text}");
+    let one = &read(&file).measurements[0];
+    assert_eq!(one.requests, 50);
+    assert_eq!(one.bytes, 3 * 1024, "each object came once");
+    let seen = server.seen();
+    let reads = seen
+        .iter()
+        .filter(|seen| seen.method == "GET" && seen.path.ends_with(char::is_numeric));
+    let conditional = reads.filter(|seen| seen.known_tag.is_some()).count();
+    assert_eq!(conditional, 47);
+}
+
+#[test]
+fn an_endpoint_that_ignores_the_condition_fails_the_run() {
+    // A range makes the scripted server answer without a look at the condition.
+    let server = Server::start(|_| AT_ONCE);
+    let line = [
+        "blocks",
+        &endpoint(&server),
+        "--cache-size=8KiB",
+        "--working-set=1",
+        "--block-size=4KiB",
+        "--block-access=read",
+        "--in-flight=1",
+        "--requests=10",
+        "--if-none-match",
+    ];
+    let (ending, text) = bench(&line).unwrap();
+    assert_eq!(ending, Ending::Partial);
+    assert!(text.contains("ConditionIgnored"), "{text}");
 }
 
 #[test]

@@ -21,10 +21,11 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWrite},
     net::TcpStream,
-    time::{Instant, Sleep},
+    time::Instant,
 };
 
 use super::counts::add;
+use crate::alarm::Wait;
 
 /// Bytes that wait in one direction: what a gigabit line with 2 ms holds.
 pub(super) const LANE_BYTES_MAX: usize = 256 * 1024;
@@ -84,7 +85,7 @@ pub(super) struct Lane {
     pub(super) is_shut: bool,
     queue: VecDeque<Item>,
     queued_bytes: usize,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Wait>,
     pub(super) pace: Pace,
 }
 
@@ -299,12 +300,7 @@ impl Lane {
         if Instant::now() >= until {
             return Poll::Ready(());
         }
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        if timer.deadline() != until {
-            timer.as_mut().reset(until);
-        }
-        timer.as_mut().poll(cx)
+        let timer = self.timer.get_or_insert_with(|| Wait::new(until));
+        timer.poll_until(until, cx)
     }
 }
