@@ -17,21 +17,23 @@ use std::{
 };
 
 use bytes::Bytes;
-use forebay_pages::PageBuf;
-use forebay_store::{Body, Error, Request, Reservation, Response};
+use forebay_store::{Body, Error, Request, Response};
 use http_body::Body as HttpBody;
 use tokio::task::JoinHandle;
 
 use crate::{
     ask::Template,
-    disk::Disk,
     fill::{End, Fill, Flow, Head, PagePieces, Purpose, Source},
     index::Stored,
     layer::Layer,
     plan::Method,
-    policy::{Keep, Place},
+    policy::Keep,
     version::{self, Asked, Learned, Told, Version},
 };
+
+mod deposit;
+
+use deposit::{Deposit, Shape, put_page};
 
 /// How far a fill may be before its fastest reader (design: 4–8 MiB): what a 10 Gbit/s client
 /// reads in 3 ms, so that a late wake-up of the filler costs it nothing.
@@ -42,20 +44,6 @@ const UNBUDGETED_AHEAD_BYTES_MAX: u64 = 256 * 1024;
 /// Pages from this size on are copied aside: that takes about 0.1 ms, and handing it over and
 /// back about a tenth of it. A guess, revisit with the benchmark of cold reads.
 const ASIDE_BYTES_MIN: u64 = 256 * 1024;
-
-/// Where a fill's bytes go.
-struct Deposit {
-    version: Arc<Version>,
-    /// The page is part of the record, as there is only one.
-    shape: Shape,
-    _room: Reservation,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    OnePage,
-    ManyPages,
-}
 
 enum Event {
     Bytes(Bytes),
@@ -451,65 +439,4 @@ fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
         Stored::Outdated | Stored::NoRoom => layer.metrics.not_stored.inc(),
     };
     fill.settle(page.end);
-}
-
-/// Puts a page where its policy wants it.
-fn put_page(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Stored {
-    let version = &deposit.version;
-    if deposit.shape == Shape::ManyPages && layer.has_page_at(version, page.start) {
-        return Stored::Yes;
-    }
-    match &layer.disk {
-        Some(disk) if version.policy.place == Place::Disk => {
-            let bytes = Bytes::from(page.pieces.concat());
-            offer(disk, deposit, page.start, bytes);
-            Stored::Yes
-        }
-        Some(disk) => match put_in_memory(layer, deposit, page) {
-            Ok(kept) => {
-                offer(disk, deposit, page.start, kept.into_bytes());
-                Stored::Yes
-            }
-            Err(stored) => stored,
-        },
-        None => put_in_memory(layer, deposit, page)
-            .err()
-            .unwrap_or(Stored::Yes),
-    }
-}
-
-/// What came from the origin is offered to the disk; what came from there it knows.
-fn offer(disk: &Disk, deposit: &Deposit, start: u64, bytes: Bytes) {
-    let version = &deposit.version;
-    match deposit.shape {
-        Shape::OnePage => disk.offer_record(&version.with_page(bytes)),
-        Shape::ManyPages => {
-            disk.offer_page(version, version.policy.page_bytes.index_of(start), &bytes);
-        }
-    }
-}
-
-/// Room in the index first, which makes others leave the arena, then the copy.
-fn put_in_memory(layer: &Layer, deposit: &Deposit, page: &PagePieces) -> Result<PageBuf, Stored> {
-    let (index, version, now_ms) = (&layer.index, &deposit.version, layer.now_ms());
-    let length = page.end - page.start;
-    let page_index = version.policy.page_bytes.index_of(page.start);
-    let room = match deposit.shape {
-        Shape::OnePage => index.room_for_version(version, length),
-        Shape::ManyPages => index.room_for_page(length),
-    };
-    let room = room.ok_or(Stored::NoRoom)?;
-    let stored = layer.arena.store_page(&page.pieces);
-    let page = stored.ok_or(Stored::NoRoom)?;
-    let stored = match deposit.shape {
-        Shape::OnePage => {
-            let version = Arc::new(version.with_page(page.clone().into_bytes()));
-            index.put_version_in(room, version, now_ms)
-        }
-        Shape::ManyPages => index.put_page_in(room, version.vid, page_index, page.clone(), now_ms),
-    };
-    match stored {
-        Stored::Yes => Ok(page),
-        Stored::Outdated | Stored::NoRoom => Err(stored),
-    }
 }
