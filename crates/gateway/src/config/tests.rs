@@ -311,8 +311,8 @@ fn each_fault_names_key_value_and_remedy() {
         ),
         (
             "[[routes]]\nstore = \"default\"\n\
-             layers = [{ type = \"cache\", tape = { path = \"/x\" } }]",
-            "routes[0].layers[0].tape",
+             layers = [{ type = \"cache\", volume = { path = \"/x\" } }]",
+            "routes[0].layers[0].volume",
             "{ … }",
             "not available in this version",
         ),
@@ -576,7 +576,7 @@ fn all_faults_come_at_once() {
         endpoint = "nowhere at all"
         [[routes]]
         store = "b"
-        layers = [{ type = "mirror" }, 7, { type = "cache", page = "3MiB", tape = {} }]
+        layers = [{ type = "mirror" }, 7, { type = "cache", page = "3MiB", volume = {} }]
     "#;
     let keys: Vec<String> = load(text)
         .unwrap_err()
@@ -594,7 +594,7 @@ fn all_faults_come_at_once() {
         "routes[0].layers[0].type",
         "routes[0].layers[1]",
         "routes[0].layers[2].page",
-        "routes[0].layers[2].tape",
+        "routes[0].layers[2].volume",
     ]);
     assert_eq!(keys, expected);
 }
