@@ -24,6 +24,7 @@ test-blackbox:
 ## `test`, and the slow ones: large uploads, and doc tests and examples of every crate with all features.
 test-all: test
 	cargo test --workspace --all-features --quiet
+	FOREBAY_MODEL_CASES=900 cargo test -p forebay-cache --lib --quiet -- tests::model
 	$(PYTHON) -m pytest tests -m slow $(PYTEST_ARGS)
 
 ## Format, lints, licences, unused dependencies, dependency direction, house style. Of the fuzz

@@ -202,6 +202,11 @@ impl Fill {
         }
     }
 
+    /// Bytes of the object that it brings; known once its head is.
+    pub(crate) fn covers(&self) -> Range<u64> {
+        self.state.lock().covers.clone()
+    }
+
     /// Keeps a place for as long as it lasts.
     pub(crate) fn hold(&self, place: AheadPlace) {
         // It began with this place, so it has no other.

@@ -24,7 +24,6 @@ use forebay_pages::PageBuf;
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use forebay_telemetry::cache::CacheMetrics;
 use hashbrown::DefaultHashBuilder;
-use parking_lot::Mutex;
 
 use crate::{
     epochs::{Epochs, Hashes, Stamp},
@@ -39,6 +38,7 @@ mod pins;
 pub(crate) mod queues;
 mod shard;
 mod slots;
+mod watched;
 
 #[allow(unused_imports, reason = "named by who shows them to operators")]
 pub use admin::Purged;
@@ -51,6 +51,7 @@ use queues::Place;
 use shard::{Removed, Shard, Target};
 use slots::{Entry, PageName};
 pub(crate) use slots::{page_weight_bytes, record_weight_bytes};
+use watched::Watched;
 
 /// Most shards: with so many, two cores rarely ask for the same one.
 const SHARD_COUNT_MAX: u64 = 64;
@@ -75,7 +76,7 @@ pub(crate) struct Limits {
 /// The index.
 #[derive(Debug)]
 pub(crate) struct Index {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Watched<Shard>]>,
     hasher: DefaultHashBuilder,
     epochs: Epochs,
     pins: Pins,
@@ -150,7 +151,7 @@ impl Index {
             .clamp(1, SHARD_COUNT_MAX)
             .next_power_of_two();
         let hasher = DefaultHashBuilder::default();
-        let shard = |_| Mutex::new(Shard::new(hasher.clone()));
+        let shard = |_| Watched::new(Shard::new(hasher.clone()), metrics.lock_waits.clone());
         Self {
             shards: (0..shard_count).map(shard).collect(),
             hasher,
@@ -435,7 +436,7 @@ impl Index {
     }
 
     /// Bits that neither the tables (the lowest and the highest seven) nor the epochs use.
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, hash: u64) -> &Watched<Shard> {
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
 

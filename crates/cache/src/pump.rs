@@ -137,6 +137,11 @@ async fn ask(layer: &Arc<Layer>, fill: &Arc<Fill>, request: Request) {
         }
     };
     let Some((body, deposit)) = begun else { return };
+    let covers = fill.covers();
+    layer
+        .metrics
+        .extent_bytes
+        .observe(covers.end - covers.start);
     if let Err(why) = pump(layer, fill, body, deposit.as_ref(), None).await {
         broke_off(layer, fill, why);
     }
@@ -151,6 +156,8 @@ async fn from_disk(
     first: Bytes,
     template: &Template,
 ) -> Result<(), &'static str> {
+    let sizes = &layer.metrics.disk_extent_bytes;
+    sizes.observe(range.end - range.start);
     let covers = range.clone();
     let (nothing, deposit) = begin(layer, fill, Arc::clone(version), covers, Body::empty());
     let (mut storing, mut position, mut page) = (None, range.start, Some(first));
@@ -435,7 +442,10 @@ async fn finished(storing: Option<JoinHandle<()>>) {
 
 fn store_now(layer: &Layer, fill: &Fill, deposit: &Deposit, page: &PagePieces) {
     match put_page(layer, deposit, page) {
-        Stored::Yes => layer.metrics.stored.inc(),
+        Stored::Yes => {
+            layer.metrics.page_bytes.observe(page.end - page.start);
+            layer.metrics.stored.inc()
+        }
         Stored::Outdated | Stored::NoRoom => layer.metrics.not_stored.inc(),
     };
     fill.settle(page.end);

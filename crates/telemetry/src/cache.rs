@@ -18,6 +18,9 @@
 //! | `forebay_cache_revalidations_refused_total`: for which there was no place | |
 //! | `forebay_cache_staleness_seconds` (histogram): age of what answers were made of | `mode` |
 //! | `forebay_cache_stored_total`, `forebay_cache_not_stored_total`: pages | |
+//! | `forebay_cache_page_bytes`, `forebay_cache_extent_bytes`, | |
+//! | `forebay_cache_disk_extent_bytes` (histograms): sizes of pages stored, of fills from the origin, and from the disk | |
+//! | `forebay_cache_lock_waits_total`: waits for a part of the index | |
 //! | `forebay_cache_evictions_total`: records and pages that made room | |
 //! | `forebay_cache_replaced_total`, `forebay_cache_superseded_total`, | |
 //! | `forebay_cache_invalidated_total`, `forebay_cache_purged_total`: those that left else | |
@@ -37,7 +40,12 @@ pub use shadow::ShadowMetrics;
 pub use staleness::{Mode, Staleness};
 
 use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
     registry::{Registry, Unit},
 };
 
@@ -84,6 +92,14 @@ pub struct CacheMetrics {
     pub staleness: Staleness,
     /// Pages stored.
     pub stored: Counter,
+    /// Their sizes, those of objects of one page included.
+    pub page_bytes: Sizes,
+    /// Bytes of the object that a fill from the origin was for.
+    pub extent_bytes: Sizes,
+    /// The same of fills from the disk.
+    pub disk_extent_bytes: Sizes,
+    /// Times that a thread had to wait for a part of the index.
+    pub lock_waits: Counter,
     /// Pages for which there was no room.
     pub not_stored: Counter,
     /// Records and pages that made room.
@@ -102,6 +118,24 @@ pub struct CacheMetrics {
     pub kept: KeptMetrics,
     /// Objects that an operator had read, by what came of it.
     warmed: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+/// A histogram of sizes, from 4 KiB to 16 MiB and beyond.
+#[derive(Debug, Clone)]
+pub struct Sizes(Histogram);
+
+impl Sizes {
+    /// Counts something of so many bytes.
+    #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^53")]
+    pub fn observe(&self, bytes: u64) {
+        self.0.observe(bytes as f64);
+    }
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self(Histogram::new(exponential_buckets(4096.0, 4.0, 7)))
+    }
 }
 
 /// Records and pages that left though nobody needed their room.
@@ -250,6 +284,11 @@ impl CacheMetrics {
             ),
             ("stored", "Pages stored", &self.stored),
             (
+                "lock_waits",
+                "Times that a thread had to wait for a part of the index",
+                &self.lock_waits,
+            ),
+            (
                 "not_stored",
                 "Pages for which there was no room",
                 &self.not_stored,
@@ -267,6 +306,21 @@ impl CacheMetrics {
             ("invalidations", "Writes that passed", &self.invalidations),
         ] {
             registry.register(name, help, counter.clone());
+        }
+        for (name, help, sizes) in [
+            ("page", "Sizes of pages stored", &self.page_bytes),
+            (
+                "extent",
+                "Sizes of fills from the origin",
+                &self.extent_bytes,
+            ),
+            (
+                "disk_extent",
+                "Sizes of fills from the disk",
+                &self.disk_extent_bytes,
+            ),
+        ] {
+            registry.register_with_unit(name, help, Unit::Bytes, sizes.0.clone());
         }
         self.gone.register(registry);
         self.shadow.register(registry);

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
-use parking_lot::Mutex;
 
-use super::{Cause, Entry, Index, PageName, Pinned, Removed, Shard, Target, queues::Place, signed};
+use super::{
+    Cause, Entry, Index, PageName, Pinned, Removed, Shard, Target, queues::Place, signed,
+    watched::Watched,
+};
 use crate::{
     policy::Keep,
     version::{Version, Vid},
@@ -324,7 +326,7 @@ impl Index {
             let names = (0..page_count).filter_map(|at| PageName::new(version.vid, at));
             return names.for_each(each);
         }
-        let pages_of = |shard: &Mutex<Shard>| shard.lock().pages_of(version.vid);
+        let pages_of = |shard: &Watched<Shard>| shard.lock().pages_of(version.vid);
         self.shards.iter().flat_map(pages_of).for_each(each);
     }
 
