@@ -166,11 +166,18 @@ async fn from_disk(
             return Err("all readers left");
         }
         position += bytes.len() as u64;
-        storing = arrived(layer, fill, deposit.as_ref(), bytes, storing).await?;
-        page = None;
-        if position < range.end {
-            page = layer.page_on_disk(version, position).await;
-        }
+        // The next page is read while this one is passed on.
+        let next = async {
+            let is_wanted = position < range.end;
+            let page = is_wanted.then(|| layer.page_on_disk(version, position));
+            match page {
+                Some(page) => page.await,
+                None => None,
+            }
+        };
+        let arrived = arrived(layer, fill, deposit.as_ref(), bytes, storing);
+        let (stored, next) = tokio::join!(arrived, next);
+        (storing, page) = (stored?, next);
     }
     let rest = if position == range.end {
         nothing

@@ -18,8 +18,8 @@
 //! | `forebay_cache_revalidations_refused_total`: for which there was no place | |
 //! | `forebay_cache_staleness_seconds` (histogram): age of what answers were made of | `mode` |
 //! | `forebay_cache_stored_total`, `forebay_cache_not_stored_total`: pages | |
-//! | `forebay_cache_page_bytes`, `forebay_cache_extent_bytes`, | |
-//! | `forebay_cache_disk_extent_bytes` (histograms): sizes of pages stored, of fills from the origin, and from the disk | |
+//! | `forebay_cache_page_bytes` (histogram): sizes of pages stored | |
+//! | `forebay_cache_extent_bytes`, `forebay_cache_disk_extent_bytes` (histograms): of fills | |
 //! | `forebay_cache_lock_waits_total`: waits for a part of the index | |
 //! | `forebay_cache_evictions_total`: records and pages that made room | |
 //! | `forebay_cache_replaced_total`, `forebay_cache_superseded_total`, | |
