@@ -185,6 +185,11 @@ impl Disk {
         record_id(object).is_some_and(|id| self.store.contains(id))
     }
 
+    /// Bytes that the store holds at most.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
     /// Counts, for an operator.
     pub(crate) fn stats(&self) -> DiskStats {
         let stats = self.store.stats();

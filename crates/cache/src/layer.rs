@@ -9,19 +9,18 @@ use forebay_store::{Body, Budget, Clock, Error, Request, Response, Store};
 use forebay_telemetry::cache::CacheMetrics;
 
 use crate::{
-    ask::{EXTENT_BYTES_MAX, Template},
     disk::{Disk, DiskPart},
     doubts::Doubts,
     epochs::Stamp,
-    fill::{Attachment, Fill, Purpose, Source},
-    fills::{Fills, Joined, Wanted},
+    fill::Attachment,
+    fills::Fills,
     index::{GoneSink, Index, Limits, Nobody, Written},
     kept::{self, table::Table},
     negative::{self, Negatives},
     policy::{Keep, Place, Policies},
     pump,
     purges::Purges,
-    read_ahead::{RangeRead, ReadAhead},
+    read_ahead::ReadAhead,
     revalidate::Revalidations,
     settings::CacheSettings,
     shadow::Shadows,
@@ -31,11 +30,6 @@ use crate::{
 /// Pages that one answer holds on to while it is sent: more would keep memory from the cache for
 /// as long as a slow client likes. Larger bodies look their pages up as they go.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
-
-/// Pages that are here are fetched again when they lie between missing ones and are no more than
-/// this: at 100 MB/s as long as 2.5 ms, where a request of its own for what follows takes a round
-/// trip and, at S3, a price.
-const GAP_BYTES_MAX: u64 = 256 * 1024;
 
 /// Pages that have made room but are still being sent may take this share of the capacity, as a
 /// divisor, on top of it: an eighth. When slow clients hold more, new pages are not stored.
@@ -57,8 +51,9 @@ pub(crate) struct Layer {
     pub disk: Option<Arc<Disk>>,
     pub fills: Fills,
     pub revalidations: Revalidations,
-    read_ahead: ReadAhead,
+    pub read_ahead: ReadAhead,
     pub shadows: Shadows,
+    pub disk_shadows: Option<Shadows>,
     pub doubts: Doubts,
     pub kept: Table,
     pub negatives: Negatives,
@@ -106,6 +101,10 @@ impl Layer {
             disk.connect(&index);
         }
         let policies = Policies::new(&settings);
+        let disk_shadows = disk.as_ref().map(|disk| {
+            let metrics = metrics.disk_shadow.clone();
+            Shadows::of_disk(capacity_bytes, disk.capacity_bytes(), metrics)
+        });
         let start = clock.now();
         let fills = Fills::default();
         Self {
@@ -118,7 +117,8 @@ impl Layer {
             fills,
             revalidations: Revalidations::default(),
             read_ahead: ReadAhead::new(metrics.read_ahead_wasted_bytes.clone()),
-            shadows: Shadows::new(capacity_bytes, metrics.shadow.clone()),
+            shadows: Shadows::of_memory(capacity_bytes, metrics.shadow.clone()),
+            disk_shadows,
             doubts: Doubts::default(),
             kept,
             negatives,
@@ -228,6 +228,14 @@ impl Layer {
             if let Some(page) = self.index.page(version.vid, page_index, self.now_ms()) {
                 disk.keep_page(version.vid, page_index, page).await;
             }
+        }
+    }
+
+    /// Tells the shadow caches of a read.
+    pub(crate) fn shadow_read(&self, version: &Version, range: &Range<u64>, now_ms: i64) {
+        self.shadows.read(version, range, now_ms);
+        if let Some(shadows) = &self.disk_shadows {
+            shadows.read(version, range, now_ms);
         }
     }
 
@@ -356,132 +364,13 @@ impl Layer {
                 .all(|page_index| self.has_page(version, page_index))
     }
 
-    fn has_page(&self, version: &Version, page_index: u64) -> bool {
+    pub(crate) fn has_page(&self, version: &Version, page_index: u64) -> bool {
         self.index.has_page(version.vid, page_index) || self.is_on_disk(version, page_index)
     }
 
-    fn is_on_disk(&self, version: &Version, page_index: u64) -> bool {
+    pub(crate) fn is_on_disk(&self, version: &Version, page_index: u64) -> bool {
         let disk = self.disk.as_ref();
         disk.is_some_and(|disk| disk.has_page(version.vid, page_index))
-    }
-
-    /// Joins or begins the fill that brings what is wanted of a version: the byte at a position,
-    /// whose page is not here, and as many of the pages after it as are missing and fit an extent.
-    pub(crate) fn extent(
-        self: &Arc<Self>,
-        version: &Arc<Version>,
-        template: &Template,
-        wanted: Wanted,
-    ) -> Joined {
-        let object = &version.object;
-        let name_hash = self.index.name_hash(&object.bucket, &object.key);
-        let joined = self.fills.extent(name_hash, version.vid, wanted, || {
-            let (range, source) = self.missing(version, wanted.position, wanted.end);
-            let purpose = Purpose::Extent {
-                version: Arc::clone(version),
-                range,
-                source,
-            };
-            Fill::new(object.clone(), purpose, self.index.stamp(object))
-        });
-        match &joined {
-            Joined::Leader(attachment) => {
-                let fill = Arc::clone(attachment.fill());
-                let filler = pump::run_extent(Arc::clone(self), fill, template.clone());
-                let task = tokio::spawn(filler).abort_handle();
-                attachment.fill().set_task(task);
-            }
-            Joined::Follower(_) => {
-                self.metrics.collapsed.inc();
-            }
-        }
-        joined
-    }
-
-    /// Fetches what a reader of ranges in a row will ask for next, without waiting for it.
-    pub(crate) fn read_ahead(
-        self: &Arc<Self>,
-        version: &Arc<Version>,
-        range: &Range<u64>,
-        template: impl FnOnce() -> Template,
-    ) {
-        let page_bytes = version.policy.page_bytes;
-        if version.size_bytes <= page_bytes.get() || version.policy.keep == Keep::No {
-            return;
-        }
-        let read = RangeRead {
-            vid: version.vid,
-            page_bytes,
-            size_bytes: version.size_bytes,
-            range: range.clone(),
-        };
-        let Some(ahead) = self.read_ahead.note(&read) else {
-            return;
-        };
-        let template = template();
-        let mut position = ahead.start;
-        while position < ahead.end {
-            if self.has_page_at(version, position) {
-                position = page_bytes.ceil(position + 1);
-                continue;
-            }
-            let Some(place) = self.read_ahead.place() else {
-                return;
-            };
-            // Nobody reads it yet, so it goes on by itself: it is no longer than an extent.
-            let joined = self.extent(version, &template, Wanted::next(position, ahead.end));
-            let (Joined::Leader(attachment) | Joined::Follower(attachment)) = &joined;
-            let covers = attachment.covers();
-            position = covers.end.max(page_bytes.ceil(position + 1));
-            if let Joined::Leader(attachment) = &joined {
-                attachment.fill().hold(place);
-                let bytes = covers.end - covers.start;
-                self.metrics.read_ahead_bytes.inc_by(bytes);
-            }
-        }
-    }
-
-    /// The page at `start`, from the disk.
-    pub(crate) async fn page_on_disk(&self, version: &Version, start: u64) -> Option<Bytes> {
-        let page_bytes = version.policy.page_bytes;
-        let length = page_bytes.get().min(version.size_bytes - start);
-        let disk = self.disk.as_ref()?;
-        let page = disk.page(version.vid, page_bytes.index_of(start)).await;
-        page.filter(|page| page.len() as u64 == length)
-    }
-
-    /// Whether the page that holds the byte at `position` is in memory.
-    pub(crate) fn has_page_at(&self, version: &Version, position: u64) -> bool {
-        let page_index = version.policy.page_bytes.index_of(position);
-        self.index.has_page(version.vid, page_index)
-    }
-
-    /// The pages from that of `position` on that are to be brought to memory at once, as bytes, and
-    /// from where: a row of those on disk, or else of those that are nowhere here, and between them
-    /// a few that are, where fetching them again is cheaper than asking twice.
-    fn missing(&self, version: &Version, position: u64, end: u64) -> (Range<u64>, Source) {
-        let page_bytes = version.policy.page_bytes;
-        let start = page_bytes.floor(position);
-        let extent_end = start + EXTENT_BYTES_MAX.max(page_bytes.get());
-        let end_max = page_bytes.ceil(end).min(version.size_bytes).min(extent_end);
-        let mut end = page_bytes.ceil(start + 1).min(version.size_bytes);
-        let on_disk = |offset| self.is_on_disk(version, page_bytes.index_of(offset));
-        let next = |offset: u64| (offset + page_bytes.get()).min(end_max);
-        if on_disk(start) {
-            while end < end_max && !self.has_page_at(version, end) && on_disk(end) {
-                end = next(end);
-            }
-            return (start..end, Source::Disk);
-        }
-        let mut reached = end;
-        while reached < end_max && reached - end <= GAP_BYTES_MAX {
-            let is_missing = !self.has_page(version, page_bytes.index_of(reached));
-            reached = next(reached);
-            if is_missing {
-                end = reached;
-            }
-        }
-        (start..end, Source::Origin)
     }
 
     /// Starts the filler of a fill, for which it asks `request`.

@@ -15,7 +15,7 @@
 //! | `read` | a hit, or: learn what version there is, collect its bytes |
 //! | `freshness` | may the stored record answer (pure) |
 //! | `answer` | status and headers for this client (pure) |
-//! | `ask`, `fill`, `fills`, `pump` | origin requests that serve many readers at once |
+//! | `extents`, `ask`, `fill`, `fills`, `pump` | origin requests that serve many readers at once |
 //! | `reader` | a body from pages and fills |
 //! | `read_ahead` | what to fetch before readers of ranges in a row ask for it |
 //! | `revalidate` | validations that no reader waits for |
@@ -34,6 +34,7 @@ mod ask;
 mod disk;
 mod doubts;
 mod epochs;
+mod extents;
 mod fill;
 mod fills;
 mod freshness;

@@ -281,6 +281,13 @@ impl Operator {
         self.layer.shadows.report(reads_count)
     }
 
+    /// The same of the disk; nothing without one.
+    pub fn disk_shadows(&self) -> Vec<ShadowReport> {
+        let reads_count = self.layer.metrics.staleness.count_all();
+        let shadows = self.layer.disk_shadows.as_ref();
+        shadows.map_or_else(Vec::new, |shadows| shadows.report(reads_count))
+    }
+
     /// What is known of an object; `None` when nothing is stored.
     ///
     /// # Cancel safety

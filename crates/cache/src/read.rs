@@ -67,7 +67,7 @@ pub(crate) fn hit(
         layer.read_ahead(&version, &range, template);
     }
     version.used(now_ms);
-    layer.shadows.read(&version, &range, now_ms);
+    layer.shadow_read(&version, &range, now_ms);
     let mode = coherence.mode();
     layer.metrics.staleness.observe(mode, ages.validated_ms);
     layer
@@ -398,7 +398,7 @@ impl Reading {
                 let asked = (Arc::clone(&version), range.clone());
                 Ok(match self.body(version, range, attachment).await? {
                     Found::Body(body) => {
-                        self.layer.shadows.read(&asked.0, &asked.1, now_ms);
+                        self.layer.shadow_read(&asked.0, &asked.1, now_ms);
                         Try::Done(response.with_body(body))
                     }
                     Found::Response(other) => Try::Done(answer::adapt(&self.plan, other)),

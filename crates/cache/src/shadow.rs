@@ -1,4 +1,4 @@
-//! Shadow caches: what less or more memory would bring.
+//! Shadow caches: what less or more memory, or disk, would bring.
 //!
 //! Each is an [`Outline`]: the index's own policy over names and weights, without bytes, at half,
 //! once, twice and four times the capacity. They see one object in [`SAMPLED`], chosen by its name,
@@ -11,8 +11,12 @@
 //! read is a hit of a shadow if the record and all pages of the range would have been there.
 //! Freshness is not looked at: a stale record that the origin calls unchanged costs no bytes.
 //!
-//! Memory: some 45 bytes an entry, [`ENTRY_BYTES_MIN`] of capacity for each at least, so less than
-//! 0.1 % of the capacity for all together.
+//! Those of the disk are of memory and disk together: for what is in neither the origin is asked.
+//! They do not know what the disk admits, so they show what it could bring at best.
+//!
+//! Memory: some 45 bytes an entry, of which there are no more than the capacity has room for at
+//! [`ENTRY_BYTES_MIN`] each, or [`DISK_ENTRY_BYTES_MIN`]: less than 0.1 % of the memory for all
+//! together, and for a disk of 200 GiB 70 MB.
 //!
 //! Source: Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST'15.
 
@@ -38,6 +42,8 @@ const SAMPLE_SHIFT: u32 = 16;
 /// A shadow has no more entries than its capacity has room for at this weight, that of a record
 /// of an object without much of a name and a page.
 const ENTRY_BYTES_MIN: u64 = 512;
+/// The same of disks, which are larger: objects smaller than this count as if they were as large.
+const DISK_ENTRY_BYTES_MIN: u64 = 16 * 1024;
 /// Of a longer read the first pages count: the shadows take some 100 ns for each.
 const PAGES_MAX: u64 = 1024;
 /// Sizes of the shadows: what they are called, and in halves of the capacity.
@@ -47,6 +53,8 @@ const SIZES: [(&str, u64); 4] = [("0.5", 1), ("1", 2), ("2", 4), ("4", 8)];
 #[derive(Debug)]
 pub(crate) struct Shadows {
     outlines: Mutex<[Outline; SIZES.len()]>,
+    /// What all of them have besides what is scaled.
+    base_bytes: u64,
     capacity_bytes: u64,
     metrics: ShadowMetrics,
 }
@@ -56,7 +64,7 @@ pub(crate) struct Shadows {
 pub struct ShadowReport {
     /// The size, as a factor of the cache's: `0.5`, `1`, `2`, `4`.
     pub size: &'static str,
-    /// The size, in bytes.
+    /// The size in bytes, of a disk that of the memory included.
     pub capacity_bytes: u64,
     /// Reads of the cache, those of the sample or not.
     pub reads_count: u64,
@@ -89,11 +97,25 @@ impl ShadowReport {
 }
 
 impl Shadows {
-    /// Those of a cache of so many bytes.
-    pub(crate) fn new(capacity_bytes: u64, metrics: ShadowMetrics) -> Self {
+    /// Those of a memory of so many bytes.
+    pub(crate) fn of_memory(capacity_bytes: u64, metrics: ShadowMetrics) -> Self {
+        Self::new(0, capacity_bytes, ENTRY_BYTES_MIN, metrics)
+    }
+
+    /// Those of a disk of so many bytes behind a memory.
+    pub(crate) fn of_disk(memory_bytes: u64, capacity_bytes: u64, metrics: ShadowMetrics) -> Self {
+        Self::new(memory_bytes, capacity_bytes, DISK_ENTRY_BYTES_MIN, metrics)
+    }
+
+    fn new(
+        base_bytes: u64,
+        capacity_bytes: u64,
+        entry_bytes_min: u64,
+        metrics: ShadowMetrics,
+    ) -> Self {
         let outlines = SIZES.map(|(_, halves)| {
-            let sampled_bytes = scaled(capacity_bytes, halves) / SAMPLED;
-            let entries_max = sampled_bytes / ENTRY_BYTES_MIN;
+            let sampled_bytes = (base_bytes + scaled(capacity_bytes, halves)) / SAMPLED;
+            let entries_max = sampled_bytes / entry_bytes_min;
             Outline::new(
                 sampled_bytes,
                 usize::try_from(entries_max).unwrap_or(usize::MAX),
@@ -101,6 +123,7 @@ impl Shadows {
         });
         Self {
             outlines: Mutex::new(outlines),
+            base_bytes,
             capacity_bytes,
             metrics,
         }
@@ -135,7 +158,7 @@ impl Shadows {
     pub(crate) fn report(&self, reads_count: u64) -> Vec<ShadowReport> {
         let report = |(size, halves)| ShadowReport {
             size,
-            capacity_bytes: scaled(self.capacity_bytes, halves),
+            capacity_bytes: self.base_bytes + scaled(self.capacity_bytes, halves),
             reads_count,
             lookups_count: self.metrics.lookups.get(),
             hits_count: self.metrics.hits(size).get(),

@@ -108,6 +108,8 @@ pub struct CacheMetrics {
     pub gone: Gone,
     /// What shadow caches came to.
     pub shadow: ShadowMetrics,
+    /// What shadow caches of the disk count.
+    pub disk_shadow: ShadowMetrics,
     /// Bytes of what is pinned.
     pub pinned: Gauge,
     /// Pins for which there was no quota left.
@@ -323,7 +325,8 @@ impl CacheMetrics {
             registry.register_with_unit(name, help, Unit::Bytes, sizes.0.clone());
         }
         self.gone.register(registry);
-        self.shadow.register(registry);
+        self.shadow.register(registry, "shadow");
+        self.disk_shadow.register(registry, "disk_shadow");
         let help = "Objects that an operator had read, by what came of it";
         registry.register("warmed", help, self.warmed.clone());
         registry.register_collector(Box::new(self.staleness.clone()));

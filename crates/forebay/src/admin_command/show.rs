@@ -87,19 +87,15 @@ fn one_cache(cache: &CacheStats) -> String {
         );
         rows.push(("disk", text));
     }
-    if cache
-        .shadows
-        .iter()
-        .any(|shadow| shadow.hit_ratio.is_some())
-    {
-        let shown = cache.shadows.iter().map(|shadow| {
-            let percent = shadow
-                .hit_ratio
-                .map(|ratio| format!("{:.1}%", ratio * 100.0));
-            let percent = percent.unwrap_or_else(|| "-".to_owned());
-            format!("{percent} of reads with {}x memory", shadow.memory)
+    for (of, shadows) in [("memory", &cache.shadows), ("disk", &cache.disk_shadows)] {
+        let shown = shadows.iter().filter_map(|shadow| {
+            let percent = shadow.hit_ratio? * 100.0;
+            Some(format!("{percent:.1}% of reads with {}x {of}", shadow.size))
         });
-        rows.push(("would hit", shown.collect::<Vec<_>>().join(", ")));
+        let shown: Vec<_> = shown.collect();
+        if !shown.is_empty() {
+            rows.push(("would hit", shown.join(", ")));
+        }
     }
     let head = format!("cache {} before store {}\n", cache.cache, cache.store);
     head + &list(&rows)

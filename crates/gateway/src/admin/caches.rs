@@ -87,6 +87,7 @@ impl Cache {
                 hit_bytes: disk.hit_bytes,
             }),
             shadows: self.operator.shadows().iter().map(shadow).collect(),
+            disk_shadows: self.operator.disk_shadows().iter().map(shadow).collect(),
         }
     }
 }
@@ -144,8 +145,8 @@ impl Cache {
 
 fn shadow(report: &ShadowReport) -> Shadow {
     Shadow {
-        memory: report.size.to_owned(),
-        memory_bytes: report.capacity_bytes,
+        size: report.size.to_owned(),
+        bytes: report.capacity_bytes,
         hit_ratio: report.hit_ratio(),
         byte_hit_ratio: report.byte_hit_ratio(),
     }

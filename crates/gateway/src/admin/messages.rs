@@ -60,6 +60,9 @@ pub struct CacheStats {
     /// What other sizes of the memory would have brought, from a sample of the reads.
     #[serde(default)]
     pub shadows: Vec<Shadow>,
+    /// What other sizes of the disk would have brought, at best.
+    #[serde(default)]
+    pub disk_shadows: Vec<Shadow>,
 }
 
 /// Counts of the part of a cache that lies on disk.
@@ -78,10 +81,10 @@ pub struct DiskStats {
 /// What a cache of another size would have brought.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shadow {
-    /// Its memory, as a multiple of the real one: `0.5`, `1`, `2`, `4`.
-    pub memory: String,
-    /// Its memory.
-    pub memory_bytes: u64,
+    /// Its size, as a multiple of the real one: `0.5`, `1`, `2`, `4`.
+    pub size: String,
+    /// Its size; of a disk that of the memory included.
+    pub bytes: u64,
     /// Share of the reads that it would have answered; absent while there is no sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,

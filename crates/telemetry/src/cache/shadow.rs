@@ -5,7 +5,8 @@
 //! | `forebay_cache_shadow_lookups_total`, `forebay_cache_shadow_lookup_bytes_total` | |
 //! | `forebay_cache_shadow_hits_total`, `forebay_cache_shadow_hit_bytes_total` | `size` |
 //!
-//! All of them of the sampled objects alone. `size` is a factor of the cache's own.
+//! And the same with `disk_shadow` for shadows of the disk. All of them of the sampled objects
+//! alone. `size` is a factor of the cache's own.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family},
@@ -36,25 +37,25 @@ impl ShadowMetrics {
         self.hit_bytes.get_or_create_owned(&[("size", size)])
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    pub(super) fn register(&self, registry: &mut Registry, name: &str) {
         registry.register(
-            "shadow_lookups",
+            format!("{name}_lookups"),
             "Reads of the objects that shadow caches follow",
             self.lookups.clone(),
         );
         registry.register(
-            "shadow_hits",
+            format!("{name}_hits"),
             "Those that a cache of this size would have answered",
             self.hits.clone(),
         );
         registry.register_with_unit(
-            "shadow_lookup",
+            format!("{name}_lookup"),
             "Bytes read of the objects that shadow caches follow",
             Unit::Bytes,
             self.lookup_bytes.clone(),
         );
         registry.register_with_unit(
-            "shadow_hit",
+            format!("{name}_hit"),
             "Those that a cache of this size would have had",
             Unit::Bytes,
             self.hit_bytes.clone(),
