@@ -2,7 +2,8 @@
 //!
 //! They carry the client's headers, so that what an origin makes of them (logs, policies) stays
 //! the same, but for those the cache answers itself: range, conditions, coding, directives. They
-//! always ask for checksums, so that the record knows them.
+//! always ask for checksums, so that the record knows them. A client that wants to know what the
+//! origin has now must get past the caches behind this one too: questions on its behalf say so.
 
 use std::{
     ops::Range,
@@ -19,7 +20,7 @@ use forebay_store::{Body, Caller, PayloadProof, Query, Request};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{
-    plan::{self, Part},
+    plan::{self, Directive, Part},
     settings::PageBytes,
     version::Version,
 };
@@ -33,6 +34,7 @@ pub(crate) const EXTENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// readers are slow. A guess.
 const FILL_TIME_MAX: Duration = Duration::from_hours(1);
 
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const ENABLED: HeaderValue = HeaderValue::from_static("ENABLED");
 
 /// What all requests for one object on behalf of one client have in common; cheap to clone.
@@ -44,6 +46,7 @@ struct Inner {
     object: ObjectId,
     headers: HeaderMap,
     conditions: Vec<(HeaderName, HeaderValue)>,
+    directive: Directive,
     caller: Caller,
 }
 
@@ -60,7 +63,12 @@ pub(crate) enum Ask<'a> {
 
 impl Template {
     /// Takes over a client's request.
-    pub(crate) fn of(object: &ObjectId, headers: &HeaderMap, caller: &Caller) -> Self {
+    pub(crate) fn of(
+        object: &ObjectId,
+        headers: &HeaderMap,
+        directive: Directive,
+        caller: &Caller,
+    ) -> Self {
         let mut kept = headers.clone();
         let mut conditions = Vec::new();
         for (name, value) in headers {
@@ -83,8 +91,14 @@ impl Template {
             object,
             headers: kept,
             conditions,
+            directive,
             caller,
         }))
+    }
+
+    /// What the client's `Cache-Control` asks for.
+    pub(crate) fn directive(&self) -> Directive {
+        self.0.directive
     }
 
     /// The object.
@@ -169,6 +183,7 @@ impl Template {
         }
     }
 
+    /// What a question says beside what it is about: conditions, and how fresh an answer must be.
     fn set_conditions(&self, request: &mut Request, ask: Ask<'_>) {
         match ask {
             Ask::AsTheClient => request.headers.extend(self.0.conditions.iter().cloned()),
@@ -176,6 +191,12 @@ impl Template {
                 request.headers.insert(header::IF_NONE_MATCH, tag(version));
             }
             Ask::Anyway => {}
+        }
+        match self.0.directive {
+            Directive::Validate => {
+                request.headers.insert(header::CACHE_CONTROL, NO_CACHE);
+            }
+            Directive::None | Directive::NoStore => {}
         }
     }
 }

@@ -25,6 +25,8 @@ use tokio::task::AbortHandle;
 
 use crate::{
     epochs::Stamp,
+    headers::Behind,
+    plan::Directive,
     read_ahead::AheadPlace,
     settings::PageBytes,
     version::{Version, Vid},
@@ -48,6 +50,7 @@ pub(crate) struct Fill {
     pub stamp: Stamp,
     /// Its place among those that nobody waited for when they began.
     place: OnceLock<AheadPlace>,
+    behind: OnceLock<Behind>,
     state: Mutex<State>,
 }
 
@@ -55,7 +58,11 @@ pub(crate) struct Fill {
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// To learn what version there is; the stored one, if any, is stale.
-    Learn { stale: Option<Arc<Version>> },
+    Learn {
+        stale: Option<Arc<Version>>,
+        /// Of the client whose question it is: whether caches behind are got past.
+        directive: Directive,
+    },
     /// To get these bytes of this version.
     Extent {
         version: Arc<Version>,
@@ -146,6 +153,7 @@ impl Fill {
             purpose,
             stamp,
             place: OnceLock::new(),
+            behind: OnceLock::new(),
             state: Mutex::new(state),
         })
     }
@@ -221,6 +229,25 @@ impl Fill {
     /// Whether the origin was asked already: what it answers may then be older than who comes now.
     pub(crate) fn has_asked(&self) -> bool {
         self.state.lock().has_asked
+    }
+
+    /// Whether its question asks for no less than a client with this directive would.
+    pub(crate) fn gets_past(&self, wanted: Directive) -> bool {
+        match &self.purpose {
+            Purpose::Learn { directive, .. } => wanted == Directive::None || *directive == wanted,
+            Purpose::Extent { .. } => false,
+        }
+    }
+
+    /// Notes what caches behind this one say of the answer; before readers are told of it.
+    pub(crate) fn note_behind(&self, behind: Behind) {
+        // There is one answer, so there is nothing to replace.
+        let _ = self.behind.set(behind);
+    }
+
+    /// What caches behind this one said of the answer.
+    pub(crate) fn behind(&self) -> Behind {
+        self.behind.get().cloned().unwrap_or_default()
     }
 
     pub(crate) fn set_task(&self, task: AbortHandle) {

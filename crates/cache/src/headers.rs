@@ -9,7 +9,13 @@
 //! Amazon S3 API Reference, "Common Response Headers".
 
 use bytes::{Bytes, BytesMut};
+use forebay_store::{Error, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// Most bytes of `Cache-Status` that are taken over from caches behind this one.
+const BEHIND_BYTES_MAX: usize = 1024;
 
 /// Headers that belong to one answer, and those made anew for each.
 const PER_ANSWER: [&str; 13] = [
@@ -156,6 +162,39 @@ pub(crate) fn footprint_bytes(headers: &HeaderMap) -> usize {
         .iter()
         .map(|(name, value)| ENTRY_BYTES + name.as_str().len() + value.len())
         .sum()
+}
+
+/// `Cache-Status` of the caches behind this one, in their order; it goes with one answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Behind(Option<HeaderValue>);
+
+impl Behind {
+    /// What an answer says; nothing when that is longer than anybody needs.
+    pub(crate) fn of(answer: &Result<Response, Error>) -> Self {
+        let Ok(response) = answer else {
+            return Self::default();
+        };
+        let mut values = response.headers.get_all(CACHE_STATUS).iter();
+        let Some(first) = values.next() else {
+            return Self::default();
+        };
+        let mut joined = first.as_bytes().to_vec();
+        for value in values {
+            joined.extend_from_slice(b", ");
+            joined.extend_from_slice(value.as_bytes());
+        }
+        if joined.len() > BEHIND_BYTES_MAX {
+            return Self::default();
+        }
+        Self(HeaderValue::from_maybe_shared(Bytes::from(joined)).ok())
+    }
+
+    /// Says the same in another answer.
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
+        if let Some(value) = &self.0 {
+            headers.insert(CACHE_STATUS, value.clone());
+        }
+    }
 }
 
 /// Whether a `Cache-Control` has this directive.

@@ -15,7 +15,7 @@ use std::{iter, sync::Arc};
 use forebay_s3::operation::Operation;
 use forebay_store::{Body, CacheStatus, Error, Forward, Request, Response};
 use forebay_telemetry::cache::KeptEvent;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use crate::{
     answer,
@@ -165,6 +165,11 @@ pub(crate) async fn answer(
             header::PRAGMA,
         ] {
             request.headers.remove(header);
+        }
+        if take == Take::New {
+            // Caches behind this one are to ask as well.
+            let no_cache = HeaderValue::from_static("no-cache");
+            request.headers.insert(header::CACHE_CONTROL, no_cache);
         }
         seat.start(&layer, request);
         let mut response = seat.answer().await?;

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use crate::{
     ask::Template,
     fill::{End, Fill, Flow, Head, PagePieces, Purpose, Source},
+    headers::Behind,
     index::Stored,
     layer::Layer,
     plan::Method,
@@ -116,11 +117,12 @@ fn asked(layer: &Layer, fill: &Fill) -> Asked {
         Purpose::Extent { version, .. }
         | Purpose::Learn {
             stale: Some(version),
+            ..
         } => Asked {
             generation: version.generation,
             ..asked
         },
-        Purpose::Learn { stale: None } => asked,
+        Purpose::Learn { stale: None, .. } => asked,
     }
 }
 
@@ -130,8 +132,9 @@ async fn ask(layer: &Arc<Layer>, fill: &Arc<Fill>, request: Request) {
     let asked = asked(layer, fill);
     fill.asks();
     let answer = layer.inner.call(request).await;
+    fill.note_behind(Behind::of(&answer));
     let begun = match &fill.purpose {
-        Purpose::Learn { stale } => judge_learned(layer, fill, asked, stale.as_ref(), answer),
+        Purpose::Learn { stale, .. } => judge_learned(layer, fill, asked, stale.as_ref(), answer),
         Purpose::Extent { version, range, .. } => {
             judge_extent(layer, fill, asked, (version, range), answer)
         }

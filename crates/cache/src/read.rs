@@ -17,6 +17,7 @@ use crate::{
     fill::{Attachment, Fill, Head, Purpose, Role},
     fills::Joined,
     freshness::{self, Freshness},
+    headers::{self, Behind},
     layer::Layer,
     plan::{ChecksumMode, Directive, Part, Plan},
     policy::Planned,
@@ -63,7 +64,7 @@ pub(crate) fn hit(
     };
     response.body = layer.body_from_pages(&version, range.clone(), now_ms)?;
     if version.page.is_none() && matches!(plan.part, Part::Range(_)) {
-        let template = || Template::of(object, &request.headers, &request.caller);
+        let template = || Template::of(object, &request.headers, plan.directive, &request.caller);
         layer.read_ahead(&version, &range, template);
     }
     version.used(now_ms);
@@ -111,6 +112,8 @@ struct Reading {
     /// What `Cache-Status` says of a hit besides.
     hit_detail: Option<&'static str>,
     used_stale: Option<UsedStale>,
+    /// `Cache-Status` of the caches behind this one, of what was asked last.
+    behind: Behind,
 }
 
 /// What a reader's place at a fill is worth to it.
@@ -147,7 +150,12 @@ pub(crate) async fn read(
     if !planned.may_keep {
         return as_is(&layer, request, Forward::Bypass).await;
     }
-    let template = Template::of(&read.object, &request.headers, &request.caller);
+    let template = Template::of(
+        &read.object,
+        &request.headers,
+        plan.directive,
+        &request.caller,
+    );
     let mut reading = Reading {
         layer: Arc::clone(&layer),
         plan,
@@ -162,6 +170,7 @@ pub(crate) async fn read(
         left_seconds: None,
         hit_detail: None,
         used_stale: None,
+        behind: Behind::default(),
     };
     loop {
         match reading.attempt().await? {
@@ -246,7 +255,9 @@ impl Reading {
         loop {
             let (attachment, worth) = self.enter(stale.as_ref());
             self.validated = true;
-            match attachment.head().await {
+            let head = attachment.head().await;
+            self.behind = attachment.fill().behind();
+            match head {
                 Head::Version(version) if worth == Worth::Hint => {
                     (stale, hint) = (Some(version), Some(attachment));
                 }
@@ -323,6 +334,7 @@ impl Reading {
         let begin = || {
             let purpose = Purpose::Learn {
                 stale: stale.cloned(),
+                directive: self.plan.directive,
             };
             Fill::new(object.clone(), purpose, layer.index.stamp(object))
         };
@@ -342,7 +354,8 @@ impl Reading {
         let mut worth = Worth::Answer;
         // Nor what was read before a write to a reader that comes after it.
         let is_current = |fill: &Fill| {
-            let worth_of_fill = if asks_anew && fill.has_asked() {
+            let may_be_older = fill.has_asked() || !fill.gets_past(self.plan.directive);
+            let worth_of_fill = if asks_anew && may_be_older {
                 Worth::Hint
             } else {
                 Worth::Answer
@@ -367,6 +380,7 @@ impl Reading {
         let Some(own_answer) = attachment.take_own_answer() else {
             self.joins += 1;
             self.validated = false;
+            self.behind = Behind::default();
             return Ok(Try::Again);
         };
         let response = own_answer?;
@@ -410,6 +424,10 @@ impl Reading {
 
     /// Says in the answer what the cache did.
     fn mark(&self, response: &mut Response) {
+        // What a record makes has none yet; an answer that passes has its own.
+        if !response.headers.contains_key(headers::CACHE_STATUS) {
+            self.behind.add_to(&mut response.headers);
+        }
         response.cache = Some(match (self.used_stale, self.forward) {
             (Some(used), forward) => used.status(forward, self.forward_status),
             (None, None) => CacheStatus {

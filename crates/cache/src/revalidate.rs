@@ -92,6 +92,7 @@ async fn run(layer: &Arc<Layer>, part: Part, template: &Template, stale: &Arc<Ve
     let begin = || {
         let purpose = Purpose::Learn {
             stale: Some(Arc::clone(stale)),
+            directive: template.directive(),
         };
         Fill::new(object.clone(), purpose, layer.index.stamp(object))
     };

@@ -1,5 +1,6 @@
 //! The layer as a whole, over the memory store.
 
+mod chains;
 mod coherence;
 mod disk;
 mod exclusive;

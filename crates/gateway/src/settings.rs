@@ -18,6 +18,8 @@ pub const PUT_BYTES_MAX: u64 = 5 * 1024 * MIB as u64;
 /// How the gateway listens, what it is called and what it bounds.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What it calls itself in `Cache-Status`; a token of RFC 8941.
+    pub name: String,
     /// Where it listens; at least one.
     pub listeners: Vec<Listener>,
     /// Domains under which a bucket may be a host name, such as `s3.example.com`.

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-/// How a cache handled one request; printed as a member of the `Cache-Status` header.
+/// The name of a gateway that was given none.
+pub const NAME_DEFAULT: &str = "forebay";
+
+/// How a cache handled one request; printed as a member of the `Cache-Status` header, under
+/// [`NAME_DEFAULT`] or another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStatus {
     /// `None` is a hit; else why the request went forward.
@@ -57,6 +61,11 @@ impl CacheStatus {
         }
     }
 
+    /// Printed for the cache of this name, an RFC 8941 token.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl fmt::Display + 'a {
+        Named(name, self)
+    }
+
     const EMPTY: Self = Self {
         forward: None,
         forward_status: None,
@@ -85,25 +94,35 @@ impl Forward {
 
 impl fmt::Display for CacheStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("forebay")?;
-        match self.forward {
+        Named(NAME_DEFAULT, self).fmt(f)
+    }
+}
+
+/// A cache's name and what it did.
+struct Named<'a>(&'a str, &'a CacheStatus);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, status) = self;
+        f.write_str(name)?;
+        match status.forward {
             None => f.write_str("; hit")?,
             Some(reason) => write!(f, "; fwd={}", reason.as_str())?,
         }
-        if let Some(status) = self.forward_status {
+        if let Some(status) = status.forward_status {
             write!(f, "; fwd-status={status}")?;
         }
-        if let Some(ttl) = self.ttl_seconds {
+        if let Some(ttl) = status.ttl_seconds {
             f.write_str("; ttl=")?;
             write!(f, "{ttl}")?;
         }
-        if self.stored {
+        if status.stored {
             f.write_str("; stored")?;
         }
-        if self.collapsed {
+        if status.collapsed {
             f.write_str("; collapsed")?;
         }
-        if let Some(detail) = self.detail {
+        if let Some(detail) = status.detail {
             f.write_str("; detail=")?;
             f.write_str(detail)?;
         }
@@ -118,6 +137,8 @@ mod tests {
     #[test]
     fn members_are_printed_as_rfc_9211_writes_them() {
         assert_eq!(CacheStatus::hit(-3).to_string(), "forebay; hit; ttl=-3");
+        let named = CacheStatus::hit(0).named("edge/1").to_string();
+        assert_eq!(named, "edge/1; hit; ttl=0");
         let status = CacheStatus {
             forward_status: Some(200),
             stored: true,

@@ -29,7 +29,7 @@ use async_trait::async_trait;
 
 pub use body::Body;
 pub use budget::{Budget, Reservation};
-pub use cache_status::{CacheStatus, Forward};
+pub use cache_status::{CacheStatus, Forward, NAME_DEFAULT};
 pub use clock::Clock;
 pub use error::{Error, Refusal, Side};
 pub use request::{Caller, Identity, PayloadProof, Query, Request, RequestId};

@@ -92,7 +92,9 @@ impl Reading {
                 Wanted::next(range.start, range.end),
             );
             let (Joined::Leader(attachment) | Joined::Follower(attachment)) = joined;
-            match attachment.head().await {
+            let head = attachment.head().await;
+            self.behind = attachment.fill().behind();
+            match head {
                 Head::Version(_) => {
                     if attachment.fill().source() == Some(Source::Disk) {
                         self.hit_detail = Some(FROM_DISK);

@@ -8,6 +8,7 @@ use super::{Reading, Try, lacks_checksums};
 use crate::{
     answer,
     ask::{Ask, Template},
+    headers::Behind,
     layer::Layer,
     plan::Method,
     version::{self, Learned, Told, Version},
@@ -66,6 +67,7 @@ impl Reading {
             told,
         } = heard;
         self.forward_status = version::status(&answer).map(|status| status.as_u16());
+        self.behind = Behind::of(&answer);
         self.validated = true;
         if let Some(stale) = &stale {
             if told == Told::Unchanged && lacks_checksums(&self.plan, stale) {

@@ -16,7 +16,10 @@ use forebay_store::{
 use http::StatusCode;
 
 use super::origin::{Fixture, KIB, MIB, Setup};
-use crate::fill::{Fill, Head, Purpose, Role};
+use crate::{
+    fill::{Fill, Head, Purpose, Role},
+    plan::Directive,
+};
 
 async fn open(fixture: &Fixture, request: Builder) -> Response {
     request.call(&*fixture.cache).await.unwrap()
@@ -99,7 +102,8 @@ async fn who_wants_no_cache_joins_no_fill_under_way() {
     fixture.origin.gate.open();
     assert!(second.collect(usize::MAX).await.unwrap().0 == bytes);
     assert!(first.collect(usize::MAX).await.unwrap().0 == bytes[150_000..]);
-    assert_eq!(fixture.asked(), ["GET key", "GET key if-none-match"]);
+    let expected = ["GET key", "GET key if-none-match cache-control"];
+    assert_eq!(fixture.asked(), expected);
 }
 
 #[tokio::test]
@@ -270,7 +274,14 @@ async fn an_answer_that_cannot_be_shared_is_for_the_one_that_asked() {
     let fixture = Fixture::new().await;
     let object = requests::object("bucket", "key");
     let stamp = fixture.cache.layer.index.stamp(&object);
-    let fill = Fill::new(object, Purpose::Learn { stale: None }, stamp);
+    let fill = Fill::new(
+        object,
+        Purpose::Learn {
+            stale: None,
+            directive: Directive::None,
+        },
+        stamp,
+    );
     let follower = fill.attach(0, Role::Follower);
     let leader = fill.attach(0, Role::Leader);
     fill.conclude(

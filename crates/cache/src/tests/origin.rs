@@ -275,7 +275,11 @@ impl Store for Origin {
         if let Some(range) = request.headers.get(header::RANGE) {
             line = format!("{line} {}", range.to_str().unwrap());
         }
-        for name in [header::IF_MATCH, header::IF_NONE_MATCH] {
+        for name in [
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            header::CACHE_CONTROL,
+        ] {
             if request.headers.contains_key(&name) {
                 line = format!("{line} {name}");
             }

@@ -267,9 +267,17 @@ async fn directives_of_the_client_are_honoured_unless_the_settings_say_no() {
         ..settings()
     };
     for (settings, directive, asked) in [
-        (settings(), "no-cache", &["GET key if-none-match"][..]),
-        (settings(), "max-age=0", &["GET key if-none-match"]),
-        (settings(), "no-store", &["GET key"]),
+        (
+            settings(),
+            "no-cache",
+            &["GET key if-none-match cache-control"][..],
+        ),
+        (
+            settings(),
+            "max-age=0",
+            &["GET key if-none-match cache-control"],
+        ),
+        (settings(), "no-store", &["GET key cache-control"]),
         (settings(), "max-age=60", &[]),
         (ignoring, "no-cache, no-store", &[]),
     ] {

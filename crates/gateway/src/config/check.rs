@@ -95,6 +95,7 @@ pub(super) fn check(
         return (Err(faults), outside);
     }
     let settings = Settings {
+        name: server.name,
         listeners: server.listeners,
         domains: server.domains,
         regions: server.regions,

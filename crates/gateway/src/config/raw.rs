@@ -60,6 +60,10 @@ pub struct RawUsersFile {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawServer {
+    /// What the gateway calls itself in `Cache-Status`, to be told apart from caches before and
+    /// behind it.
+    #[schemars(example = &"forebay")]
+    pub name: Option<String>,
     /// Addresses, each a text or a table.
     #[schemars(example = ["0.0.0.0:9000"])]
     pub listen: Option<Vec<RawListen>>,

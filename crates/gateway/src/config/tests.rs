@@ -172,6 +172,12 @@ fn each_fault_names_key_value_and_remedy() {
             "s3.example.com",
         ),
         (
+            "[server]\nname = \"my cache\"",
+            "server.name",
+            "\"my cache\"",
+            "edge-1",
+        ),
+        (
             "[server]\nlistne = []",
             "server.listne",
             "…",
@@ -1086,6 +1092,7 @@ fn the_example_is_complete_and_true() {
 
     let defaults = Config::load(&Sources::default(), &surroundings()).unwrap();
     for (key, twin) in [
+        ("server.name", "server.name"),
         ("server.data_dir", "server.data_dir"),
         ("server.regions", "server.regions"),
         ("server.drain_timeout", "server.drain_timeout"),

@@ -38,8 +38,9 @@ pub(super) fn respond(
         HeaderValue::from_bytes(&exchange.id().to_text()).expect("hex digits are a header value")
     });
     if let Some(cache) = cache
-        && let Ok(value) = print(cache)
+        && let Ok(value) = print(cache, &exchange.connection().worker.shared.settings.name)
     {
+        // After those of caches behind this one: RFC 9211 §2 has the origin's nearest first.
         headers.append(CACHE_STATUS, value);
     }
     exchange.is_answered(status, &headers, cache);
@@ -51,18 +52,19 @@ pub(super) fn respond(
 
 thread_local! {
     /// The last `Cache-Status` of this thread and its printed form: hits of a second are alike.
+    /// A thread serves one gateway, so the name is always the same.
     static PRINTED: RefCell<Option<(CacheStatus, HeaderValue)>> = const { RefCell::new(None) };
 }
 
-/// `Cache-Status` in its printed form.
-fn print(cache: CacheStatus) -> Result<HeaderValue, header::InvalidHeaderValue> {
+/// `Cache-Status` in its printed form, of the gateway of this name.
+fn print(cache: CacheStatus, name: &str) -> Result<HeaderValue, header::InvalidHeaderValue> {
     PRINTED.with_borrow_mut(|printed| {
         if let Some((status, value)) = printed
             && *status == cache
         {
             return Ok(value.clone());
         }
-        let value = HeaderValue::try_from(cache.to_string())?;
+        let value = HeaderValue::try_from(cache.named(name).to_string())?;
         *printed = Some((cache, value.clone()));
         Ok(value)
     })

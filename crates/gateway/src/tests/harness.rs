@@ -167,6 +167,7 @@ pub(super) struct Edge {
 /// Settings of a gateway on one free port of loopback.
 pub(super) fn settings() -> Settings {
     Settings {
+        name: "edge".to_owned(),
         listeners: vec![Listener {
             address: "127.0.0.1:0".parse().unwrap(),
             tls: None,

@@ -251,7 +251,7 @@ fn what_comes_in_time_keeps_its_status_and_its_headers() {
         let reply = slow.edge.send(&ask);
         assert_eq!((reply.status, reply.text().as_str()), (412, "<Error/>"));
         assert_eq!(reply.header("x-of-tomorrow"), Some("1"));
-        assert_eq!(reply.header("cache-status"), Some("forebay; fwd=method"));
+        assert_eq!(reply.header("cache-status"), Some("edge; fwd=method"));
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use forebay_store::Identity;
+use forebay_store::{Identity, NAME_DEFAULT};
 
 use super::{Form, Given, Rule, Section, Surroundings, Wrong};
 use crate::{
@@ -34,6 +34,7 @@ const THREADS_MAX: u32 = 1024;
 /// `[server]`, judged.
 #[derive(Debug)]
 pub(super) struct Server {
+    pub(super) name: String,
     pub(super) data_dir: PathBuf,
     pub(super) listeners: Vec<Listener>,
     pub(super) domains: Vec<String>,
@@ -49,6 +50,7 @@ pub(super) fn check(
     surroundings: &Surroundings,
 ) -> Server {
     let RawServer {
+        name,
         listen,
         domains,
         regions,
@@ -76,6 +78,7 @@ pub(super) fn check(
         },
     );
     Server {
+        name: check_name(section, name),
         data_dir: section
             .text_or("data_dir", data_dir, DATA_DIR_DEFAULT)
             .into(),
@@ -276,6 +279,29 @@ fn check_authentication(table: &mut Section<'_, '_>, raw: Signing, ip: IpAddr) -
     Authentication::Off {
         identity: Identity::User(user.into()),
     }
+}
+
+/// Names of caches are tokens here (RFC 9211 §2 allows strings as well), so that they need no
+/// quotes in headers and logs.
+const NAME: Form<'static, String> = Form {
+    parse: |text| is_token(text).then(|| text.to_owned()),
+    allowed: "a letter, then up to 62 letters, digits and any of - _ . : /",
+    remedy: "write it as in name = \"edge-1\"",
+};
+
+fn is_token(text: &str) -> bool {
+    text.len() <= 63
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.:/".contains(&b))
+}
+
+fn check_name(section: &mut Section<'_, '_>, raw: Option<String>) -> String {
+    let given = Given::from(raw.is_some());
+    let text = raw.unwrap_or_else(|| NAME_DEFAULT.to_owned());
+    let name = section.parsed("name", &text, given, NAME);
+    name.unwrap_or_else(|| NAME_DEFAULT.to_owned())
 }
 
 fn check_domain(section: &mut Section<'_, '_>, domain: &str) {
