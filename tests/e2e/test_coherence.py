@@ -3,7 +3,9 @@
 import pytest
 
 from harness import servers
-from harness.origins import content_of, ranged
+from harness.clients import boto3_client
+from harness.logs import RequestCount
+from harness.origins import Shelf, body_bytes, content_of, ranged
 from harness.stub_origin import Reply, StubOrigin
 from harness.wire import Wire
 
@@ -181,3 +183,114 @@ def test_exclusive_lists_from_memory_until_a_write_and_remembers_what_is_missing
         assert wire.signed("PUT", "/bucket/a/k", body=b"x").status == 200
         assert (asks("", two)[0], asks("", other)[0]) == (1, 0)
         assert asks("/none", []) == (1, "forebay; fwd=uri-miss; fwd-status=404; stored")
+
+
+@pytest.mark.parametrize("size", [1000, 3 << 20])
+def test_strict_asks_once_for_each_hit_without_a_body_and_sees_what_others_write(cached, size):
+    shelf = Shelf()
+    shelf.put("k", content_of(size))
+    with StubOrigin(shelf) as origin:
+        s3 = boto3_client(cached(origin, '{ mode = "strict" }').server)
+
+        def read(**more):
+            return s3.get_object(Bucket="bucket", Key="k", **more)["Body"].read()
+
+        assert read() == content_of(size)
+        for number in range(1, 4):
+            count = len(origin.seen)
+            assert read() == content_of(size)
+            assert read(Range="bytes=100-199") == content_of(size)[100:200]
+            assert s3.head_object(Bucket="bucket", Key="k")["ContentLength"] == size
+            asked = origin.seen[count:]
+            assert [seen.method for seen in asked] == ["GET", "GET", "HEAD"]
+            assert all(seen.headers["if-none-match"] == shelf.etag("k") for seen in asked)
+            assert body_bytes(origin, count) == 0, "304 has no body"
+            # Behind the gateway's back, the last time to another size.
+            size += number // 3
+            shelf.put("k", b"%d" % number + content_of(size)[1:])
+            assert read() == b"%d" % number + content_of(size)[1:]
+            shelf.put("k", content_of(size))
+            assert read() == content_of(size)
+
+
+def test_strict_says_that_an_object_is_gone_at_once(cached):
+    shelf = Shelf()
+    shelf.put("k", content_of(1000))
+    with StubOrigin(shelf) as origin:
+        wire = cached(origin, '{ mode = "strict" }')
+        wire.signed("GET", "/bucket/k")
+        del shelf.objects["/bucket/k"]
+        for method in ("GET", "HEAD", "GET"):
+            assert wire.signed(method, "/bucket/k").status == 404
+        assert len(origin.seen) == 4, "and a 404 is never remembered"
+        shelf.put("k", b"back")
+        assert wire.signed("GET", "/bucket/k").body == b"back"
+
+
+def test_a_missing_object_is_asked_for_once_a_second_and_there_after_a_write(cached):
+    shelf = Shelf()
+    with StubOrigin(shelf) as origin:
+        s3 = boto3_client(cached(origin, '{ mode = "bounded", ttl = "60s" }').server)
+
+        def status():
+            try:
+                return s3.get_object(Bucket="bucket", Key="k")["Body"].read()
+            except s3.exceptions.NoSuchKey:
+                return None
+
+        # A second may end between the reads, once.
+        assert [status() for _ in range(20)] == [None] * 20
+        assert len(origin.seen) < 10
+        s3.put_object(Bucket="bucket", Key="k", Body=b"there")
+        assert status() == b"there"
+        s3.delete_object(Bucket="bucket", Key="k")
+        assert status() is None
+        assert "k" not in shelf.objects
+        # What others put is there after the second.
+        shelf.put("k", b"by others")
+        servers.wait_until(lambda: status() == b"by others", "the object", timeout_seconds=5)
+
+
+def test_listings_with_a_ttl_are_asked_for_once_and_dropped_by_a_write_below_them(
+    gateways, started
+):
+    service = started("behind")
+    name = "kept-listings"
+    direct = boto3_client(service)
+    direct.create_bucket(Bucket=name)
+    keys = [f"a/{number:03}" for number in range(7)] + ["b/1"]
+    for key in keys:
+        direct.put_object(Bucket=name, Key=key, Body=b"x")
+    config = CONFIG.format(
+        origin=service.url, memory="64MiB", coherence='{ mode = "bounded", ttl = "1m" }'
+    ).replace('type = "cache",', 'type = "cache", list_objects_v2 = { ttl = "1m" }, '
+              'head_bucket = { ttl = "1m" },')
+    s3 = boto3_client(gateways(config=config))
+
+    def listed(prefix):
+        pages = s3.get_paginator("list_objects_v2").paginate(
+            Bucket=name, Prefix=prefix, PaginationConfig={"PageSize": 3}
+        )
+        return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+
+    requests = RequestCount(service)
+    for _ in range(3):
+        assert (listed("a/"), listed("b/")) == (keys[:7], keys[7:])
+        s3.head_bucket(Bucket=name)
+    assert requests.since_start() == 5, "three pages, one page, one HEAD"
+    s3.put_object(Bucket=name, Key="a/new", Body=b"x")
+    count = requests.since_start()
+    assert listed("b/") == keys[7:]
+    assert requests.since_start() == count
+    assert listed("a/") == [*keys[:7], "a/new"]
+    s3.delete_objects(Bucket=name, Delete={"Objects": [{"Key": "a/new"}, {"Key": "b/1"}]})
+    assert (listed("a/"), listed("b/")) == (keys[:7], [])
+    # What others write shows when the time is over, or to whom it is worth a request.
+    direct.put_object(Bucket=name, Key="b/2", Body=b"x")
+    assert listed("b/") == []
+    wire = Wire(gateways(config=config))
+    wire.signed("GET", f"/{name}", [("list-type", "2"), ("prefix", "b/")])
+    direct.put_object(Bucket=name, Key="b/3", Body=b"x")
+    answer = wire.signed("GET", f"/{name}", [("list-type", "2"), ("prefix", "b/")],
+                         {"cache-control": "no-cache"})
+    assert b"<Key>b/3</Key>" in answer.body
