@@ -176,11 +176,12 @@ def start_versitygw(directory, port=None, data=None):
 
 
 def start_forebay(
-    directory, origin=None, config=None, data=None, port=None, core=None, **environment
+    directory, origin=None, config=None, data=None, port=None, core=None, wrapper=(),
+    **environment,
 ):
     """Starts the gateway: on a directory, before `origin` (a URL or a server), or by a config.
 
-    With `core` it runs on that core of the machine alone.
+    With `core` it runs on that core of the machine alone; `wrapper` is a command that runs it.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port, admin_port = free_port() if port is None else port, free_port()
@@ -210,6 +211,7 @@ def start_forebay(
         variables["AWS_SECRET_ACCESS_KEY"] = ORIGIN_ROOT.secret_key
     if core is not None:
         command = ["taskset", "-c", str(core), *command]
+    command = [*wrapper, *command]
     log = directory / "forebay.log"
     ready = f"http://127.0.0.1:{admin_port}/health/ready"
     process = _spawn(

@@ -38,7 +38,7 @@ use crate::{
     operate::DiskStats,
     policy::{Place, Policies},
     purges::Generation,
-    settings::{CacheSettings, DiskChoice},
+    settings::{CacheSettings, Coherence, DiskChoice},
     version::{Version, Vid},
 };
 
@@ -249,7 +249,19 @@ impl Disk {
     pub(crate) fn learned(&self, version: &Version) {
         if version.size_bytes <= version.policy.page_bytes.get() {
             self.forget(&version.object);
+            if version.page.is_some() {
+                self.offer_record(version);
+            }
         } else if version.policy.place != Place::Memory {
+            self.put_record(version);
+        }
+    }
+
+    /// The origin has vouched for a version. Where its record lies on disk alone, that is noted
+    /// there, or each read of it would ask again; not in a mode in which each does anyway.
+    pub(crate) fn vouched(&self, version: &Version) {
+        let lies_here_alone = version.policy.place == Place::Disk && version.page.is_some();
+        if lies_here_alone && version.policy.coherence != Coherence::Strict {
             self.put_record(version);
         }
     }

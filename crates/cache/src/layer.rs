@@ -284,6 +284,9 @@ impl Layer {
         match told {
             Told::Unchanged => {
                 self.metrics.validated.inc();
+                if let Some(disk) = &self.disk {
+                    disk.vouched(stored);
+                }
             }
             Told::Superseded => self.forget(stored),
             Told::Refused => {

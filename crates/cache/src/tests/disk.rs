@@ -431,3 +431,38 @@ async fn rules_keep_objects_in_memory_or_on_disk_alone() {
     fixture.audit();
     assert!(fixture.cache.used_bytes() < 2 * MIB);
 }
+
+#[tokio::test]
+async fn what_lies_on_disk_alone_is_vouched_for_once() {
+    let policy = Policy {
+        place: Place::Disk,
+        ..settings().policy()
+    };
+    for length in [0, 1000, 300 * KIB] {
+        let mut fixture = fixture(CacheSettings {
+            rules: vec![Rule {
+                matching: Matching::default(),
+                policy,
+            }],
+            ..small()
+        })
+        .await;
+        let bytes = fixture.put("key", length).await;
+        status(&fixture, "key", &bytes).await;
+        fixture.restart();
+        for _ in 0..2 {
+            fixture.asked();
+            let first = status(&fixture, "key", &bytes).await;
+            assert!(
+                first.contains("fwd=stale; fwd-status=304"),
+                "{length}: {first}"
+            );
+            assert_eq!(fixture.asked(), ["GET key if-none-match"], "{length}");
+            for _ in 0..2 {
+                assert!(status(&fixture, "key", &bytes).await.contains("hit"));
+            }
+            assert!(fixture.asked().is_empty(), "{length}");
+            fixture.clock.advance(Duration::from_mins(1));
+        }
+    }
+}
