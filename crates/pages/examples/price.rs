@@ -1,5 +1,6 @@
-//! What a page costs, by size: stored in the file and dropped, stored on the heap and dropped,
-//! read through the mapping, copied into a socket, sent from the file.
+//! What a page costs, by size: stored in the file and dropped, as one that was located (`file`,
+//! its slot is punched) and one that never was (`backed`, its slot is used as it is); stored on
+//! the heap and dropped; copied into a socket, sent from the file.
 //!
 //! `cargo run --release -p forebay-pages --example price`
 
@@ -11,6 +12,7 @@
 )]
 
 use std::{
+    hint::black_box,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     time::Instant,
@@ -23,8 +25,8 @@ fn main() -> std::io::Result<()> {
     let (file, heap) = (Arena::new(256 << 20)?, Arena::on_heap(256 << 20));
     println!("pages lie in: {:?}; microseconds each", file.kind());
     println!(
-        "{:>9} {:>8} {:>8} {:>8} {:>8}",
-        "bytes", "file", "heap", "write", "sendfile"
+        "{:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}",
+        "bytes", "file", "backed", "heap", "write", "sendfile", "backed/file"
     );
     for length in [
         16 << 10,
@@ -47,7 +49,11 @@ fn main() -> std::io::Result<()> {
             .chunks(16 << 10)
             .map(|c| source.slice_ref(c))
             .collect();
-        let in_file = time(&mut || drop(file.store(&pieces)));
+        let in_file = time(&mut || {
+            let page = file.store(&pieces).expect("the arena is empty");
+            black_box(locate(&page));
+        });
+        let backed = time(&mut || drop(black_box(file.store(&pieces))));
         let on_heap = time(&mut || drop(heap.store(&pieces)));
         let page = file.store(&pieces).expect("the arena is empty");
         let (sender, reader) = sink()?;
@@ -55,7 +61,11 @@ fn main() -> std::io::Result<()> {
         let sent = time(&mut || send(&sender, &page));
         drop(sender);
         reader.join().expect("the reader does not panic");
-        println!("{length:>9} {in_file:>8.1} {on_heap:>8.1} {written:>8.1} {sent:>8.1}");
+        let ratio = backed / in_file;
+        println!(
+            "{length:>9} {in_file:>8.1} {backed:>8.1} {on_heap:>8.1} {written:>8.1} {sent:>8.1} \
+             {ratio:>10.2}"
+        );
     }
     Ok(())
 }

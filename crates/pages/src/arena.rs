@@ -17,17 +17,33 @@
 //! 1. A slot is written only between being taken from the list of free slots and becoming a page,
 //!    and nobody can have sent from it in between. While the page lives (any of its `Bytes`, which
 //!    `Located` borrows), nobody writes to it.
-//! 2. When it is dropped, a hole is punched over the *whole* slot before the slot is free again.
-//!    This takes the slot's physical pages out of the file. Whoever still refers to them keeps
-//!    them alive, as they are; the file does not know them any more.
+//! 2. When it is dropped after it was ever located, a hole is punched over the *whole* slot before
+//!    the slot is free again. This takes the slot's physical pages out of the file. Whoever still
+//!    refers to them keeps them alive, as they are; the file does not know them any more.
 //! 3. So the next write to the slot finds a hole and gets fresh physical pages.
+//! 4. When it is dropped and was never located, nobody refers to its physical pages: to send from
+//!    the file takes its descriptor, which [`crate::locate`] alone gives away, for one page at a
+//!    time. Such a slot may stay *backed*: the next page is written over its physical pages, which
+//!    saves punching the hole, and the kernel finding and zeroing new ones.
+//!
+//! Step 4 needs every [`crate::locate`] that found a page to be known when the page is dropped.
+//! `locate` sets a mark for the slot before it returns, while it borrows the page. The page is
+//! dropped by its last owner, after all borrows of it have ended; that the owners' counter goes
+//! down (`Release`) and is seen at zero (`Acquire`) puts the mark before the drop, which looks for
+//! it. Marks are cleared only when the hole is punched, before the slot is free again: no page
+//! inherits the mark of another, and none loses its own. (A backed slot has none to clear.)
+//!
+//! Step 4 also needs that nobody makes the kernel refer to physical pages by their *address*. The
+//! system calls that do (`vmsplice`, `MSG_ZEROCOPY` and their like in `io_uring`) must not be
+//! given page memory; `write`, `writev` and `pwrite` have copied when they return.
 //!
 //! Step 2 has one gap. The kernel keeps file memory in folios, which may be larger than 4 KiB, and
 //! when a hole covers a folio in part, that part is *zeroed in place*. No folio may reach beyond
 //! its slot. Folios of a memfd are 4 KiB unless huge pages of shared memory are on for the whole
-//! system (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`; `never`, `deny`, and `advise`, as
-//! we give no advice, are off). Where they are on, or it can't be read, the arena lies on the heap
-//! and [`crate::locate`] finds nothing in it. The setting is read when the arena is made; whoever
+//! system (`shmem_enabled` in `/sys/kernel/mm/transparent_hugepage`, and in its `hugepages-*` for
+//! each size; `never`, `deny`, and `advise`, as we give no advice, are off, and `inherit` is what
+//! the first says). Where they are on, or it can't be read, the arena lies on the heap and
+//! [`crate::locate`] finds nothing in it. The setting is read when the arena is made; whoever
 //! turns it on later must restart the gateway.
 //!
 //! If a hole can't be punched, the slot is never used again.
@@ -36,9 +52,16 @@
 //! `shmem_huge_global_enabled`), `fallocate(2)`, `sendfile(2)`. The test
 //! `bytes_in_flight_survive_the_reuse_of_their_slot` shows the proof at work, and that bytes do
 //! change when step 2 is left out.
+//!
+//! # Memory
+//! Backed slots take memory of the arena's capacity, up to a limit, and give it back as soon as a
+//! page would not fit otherwise. A page that is shorter than the one before it in its slot gives
+//! the rest of the memory back before it is written. What is left of that one's bytes in its last
+//! system page is beyond its length, where neither its `Bytes` nor whoever sends them reaches.
 
 use std::{
     fs, io,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -46,28 +69,23 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
-use crate::{PageBuf, mapping::Mapping, page::Owner};
+use crate::{PageBuf, page::Owner};
+use file::{File, Reuse, Slot};
+
+mod file;
 
 /// Smallest slot; see [`STORED_BYTES_MIN`].
 pub const SLOT_BYTES_MIN: u64 = 64 * 1024;
 /// Largest slot, the largest page that a cache may have.
 pub const SLOT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes fewer than this go to the heap, where storing them is one `memcpy` and not three system
-/// calls: a seventh of the time at 40 KiB (example `price` of this crate). It is half a slot, so
-/// that a page always fills more than half of its own.
+/// Bytes fewer than this go to the heap, where storing them is one `memcpy` and never three system
+/// calls, which without a backed slot take twenty times as long at 40 KiB (example `price` of this
+/// crate). It is half a slot, so that a page always fills more than half of its own.
 pub const STORED_BYTES_MIN: u64 = SLOT_BYTES_MIN / 2 + 1;
 
-const CLASS_COUNT: usize =
-    (SLOT_BYTES_MAX.trailing_zeros() - SLOT_BYTES_MIN.trailing_zeros()) as usize + 1;
 /// Memory is taken in system pages of this size.
 const SYSTEM_PAGE_BYTES: u64 = 4096;
-/// File offsets that all regions together may take: half of the 2^47 addresses of a process.
-const FILE_BYTES_MAX: u64 = 1 << 46;
-
-const _: () = assert!(CLASS_COUNT == 9);
-
 /// A bounded amount of page memory; shared by cloning.
 #[derive(Debug, Clone)]
 pub struct Arena {
@@ -86,35 +104,9 @@ pub enum ArenaKind {
 #[derive(Debug)]
 struct Inner {
     file: Option<File>,
-    used_bytes: AtomicU64,
+    /// Memory of pages and of backed slots.
+    taken_bytes: AtomicU64,
     capacity_bytes: u64,
-}
-
-#[derive(Debug)]
-struct File {
-    mapping: Mapping,
-    /// Bytes of the file that each class has.
-    region_bytes: u64,
-    classes: [Mutex<Slots>; CLASS_COUNT],
-    reuse: Reuse,
-}
-
-/// What happens to a slot before it is used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reuse {
-    Punched,
-    /// Only to show that the test of the proof can fail.
-    #[cfg(test)]
-    AsItIs,
-}
-
-/// The slots of one class.
-#[derive(Debug, Default)]
-struct Slots {
-    /// Slots given back, the last one first.
-    free: Vec<u32>,
-    /// Slots from this one on were never used.
-    next: u32,
 }
 
 /// Bytes taken from an arena's capacity, given back when dropped.
@@ -124,12 +116,12 @@ struct Charge {
     bytes: u64,
 }
 
-/// A page in the file.
+/// A page in the file, or a slot that is about to become one.
 #[derive(Debug)]
 pub(crate) struct FilePage {
+    /// All the memory that the slot has.
     charge: Charge,
-    class: usize,
-    slot: u32,
+    slot: Slot,
     length: usize,
 }
 
@@ -146,9 +138,8 @@ impl Arena {
     /// # Errors
     /// What the system says when it refuses the file or its mapping.
     pub fn new(capacity_bytes: u64) -> io::Result<Self> {
-        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-        if folios_stay_small(&setting) {
-            return Self::in_file(capacity_bytes, Reuse::Punched);
+        if folio_settings().iter().all(folios_stay_small) {
+            return Self::in_file(capacity_bytes, Reuse::PunchedIfLocated);
         }
         tracing::info!("pages lie on the heap: huge folios of shared memory are on");
         Ok(Self::on_heap(capacity_bytes))
@@ -159,31 +150,17 @@ impl Arena {
         Self {
             inner: Arc::new(Inner {
                 file: None,
-                used_bytes: AtomicU64::new(0),
+                taken_bytes: AtomicU64::new(0),
                 capacity_bytes,
             }),
         }
     }
 
     fn in_file(capacity_bytes: u64, reuse: Reuse) -> io::Result<Self> {
-        // A page fills more than half of its slot, so twice the capacity always has a slot left.
-        let region_bytes = (capacity_bytes.saturating_mul(2))
-            .min(FILE_BYTES_MAX / CLASS_COUNT as u64 - SLOT_BYTES_MAX)
-            .next_multiple_of(SLOT_BYTES_MAX)
-            .max(SLOT_BYTES_MAX);
-        let length = usize::try_from(region_bytes * CLASS_COUNT as u64)
-            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let file = File {
-            mapping: Mapping::new(length)?,
-            region_bytes,
-            classes: Default::default(),
-            reuse,
-        };
-        let used_bytes = AtomicU64::new(0);
         Ok(Self {
             inner: Arc::new(Inner {
-                file: Some(file),
-                used_bytes,
+                file: Some(File::new(capacity_bytes, reuse)?),
+                taken_bytes: AtomicU64::new(0),
                 capacity_bytes,
             }),
         })
@@ -203,29 +180,40 @@ impl Arena {
         if (length as u64) < STORED_BYTES_MIN {
             return Some(PageBuf::small(joined(pieces, length)));
         }
-        let charge = Charge::take(&self.inner, length as u64)?;
-        let slot = (self.inner.file.as_ref())
-            .and_then(|file| Some((file, file.take_slot(length as u64)?)));
-        let Some((file, (class, slot))) = slot else {
+        let footprint_bytes = Self::footprint_bytes(length as u64);
+        let file = self.inner.file.as_ref();
+        let Some((slot, backed_bytes)) = file.and_then(|file| file.take(length as u64)) else {
+            let mut charge = Charge::of(&self.inner, 0);
+            charge.grow(footprint_bytes)?;
             return Some(PageBuf::owned(Owner::Heap(HeapPage {
                 bytes: joined(pieces, length),
                 _charge: charge,
             })));
         };
         // From here on the slot is given back by dropping the page.
-        let page = FilePage {
-            charge,
-            class,
+        let mut page = FilePage {
+            charge: Charge::of(&self.inner, backed_bytes),
             slot,
             length,
         };
-        file.mapping.write(file.offset(class, slot), pieces).ok()?;
+        page.resize(footprint_bytes)?;
+        // SAFETY: the slot was just taken, with these `backed_bytes` or, if `resize` took some of
+        // them away, no fewer than are written; `page` is not handed out yet.
+        #[expect(unsafe_code, reason = "the page owns its slot of the file")]
+        let written = unsafe { page.file().write(slot, backed_bytes, pieces) };
+        written.ok()?;
         Some(PageBuf::owned(Owner::File(page)))
     }
 
     /// Memory that pages take, those included that are no longer cached but still being sent.
     pub fn used_bytes(&self) -> u64 {
-        self.inner.used_bytes.load(Ordering::Relaxed)
+        let taken_bytes = self.inner.taken_bytes.load(Ordering::Relaxed);
+        taken_bytes.saturating_sub(self.backed_bytes())
+    }
+
+    /// Memory that is kept for the next pages; with that of the pages it is at most the capacity.
+    pub fn backed_bytes(&self) -> u64 {
+        self.inner.file.as_ref().map_or(0, File::backed_bytes)
     }
 
     /// Memory that a page of `length` bytes takes.
@@ -247,10 +235,31 @@ impl Arena {
     }
 }
 
-/// Whether no folio of a memfd can be larger than a slot, see the module.
+/// What the system says of huge folios of shared memory: of all sizes, then of each, if it knows of
+/// sizes.
+fn folio_settings() -> Vec<io::Result<String>> {
+    let all_sizes = Path::new("/sys/kernel/mm/transparent_hugepage");
+    let mut settings = vec![fs::read_to_string(all_sizes.join("shmem_enabled"))];
+    match fs::read_dir(all_sizes) {
+        Ok(entries) => settings.extend(entries.filter_map(|entry| match entry {
+            Ok(entry) => {
+                let is_size = entry
+                    .file_name()
+                    .to_string_lossy()
+                    .starts_with("hugepages-");
+                is_size.then(|| fs::read_to_string(entry.path().join("shmem_enabled")))
+            }
+            Err(error) => Some(Err(error)),
+        })),
+        Err(error) => settings.push(Err(error)),
+    }
+    settings
+}
+
+/// Whether no folio of a memfd can be larger than a slot for this setting, see the module.
 fn folios_stay_small(setting: &io::Result<String>) -> bool {
     match setting {
-        Ok(text) => ["[never]", "[advise]", "[deny]"]
+        Ok(text) => ["[never]", "[advise]", "[deny]", "[inherit]"]
             .iter()
             .any(|off| text.contains(off)),
         // A kernel without huge pages has no such file.
@@ -266,54 +275,52 @@ fn joined(pieces: &[Bytes], length: usize) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
-impl File {
-    /// A free slot for `length` bytes, or `None` when they are larger than any, or none is left.
-    fn take_slot(&self, length: u64) -> Option<(usize, u32)> {
-        let slot_bytes = length.next_power_of_two().max(SLOT_BYTES_MIN);
-        let class = (slot_bytes.trailing_zeros() - SLOT_BYTES_MIN.trailing_zeros()) as usize;
-        let mut slots = self.classes.get(class)?.lock();
-        if let Some(slot) = slots.free.pop() {
-            return Some((class, slot));
-        }
-        let slot = slots.next;
-        if u64::from(slot) >= self.region_bytes / slot_bytes {
-            return None;
-        }
-        slots.next += 1;
-        Some((class, slot))
-    }
-
-    fn offset(&self, class: usize, slot: u32) -> u64 {
-        class as u64 * self.region_bytes + u64::from(slot) * slot_bytes(class)
-    }
-}
-
-fn slot_bytes(class: usize) -> u64 {
-    SLOT_BYTES_MIN << class
-}
-
 impl Charge {
-    fn take(inner: &Arc<Inner>, length: u64) -> Option<Self> {
-        let bytes = length.next_multiple_of(SYSTEM_PAGE_BYTES);
-        inner
-            .used_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes)
-                    .filter(|total| *total <= inner.capacity_bytes)
-            })
-            .ok()?;
-        Some(Self {
+    /// A charge for bytes that are taken already.
+    fn of(inner: &Arc<Inner>, bytes: u64) -> Self {
+        Self {
             inner: Arc::clone(inner),
             bytes,
-        })
+        }
+    }
+
+    /// Takes more, from backed slots if need be, or says `None` when there is no room.
+    fn grow(&mut self, bytes: u64) -> Option<()> {
+        let more = bytes - self.bytes;
+        while !self.inner.try_take(more) {
+            let freed_bytes = self.inner.file.as_ref()?.punch_one()?;
+            self.inner.free(freed_bytes);
+        }
+        self.bytes = bytes;
+        Some(())
+    }
+
+    /// Gives some back.
+    fn shrink(&mut self, bytes: u64) {
+        self.inner.free(self.bytes - bytes);
+        self.bytes = bytes;
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.inner
-            .used_bytes
-            .fetch_sub(self.bytes, Ordering::Relaxed);
+        self.inner.free(self.bytes);
+    }
+}
+
+impl Inner {
+    fn try_take(&self, bytes: u64) -> bool {
+        self.taken_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                taken
+                    .checked_add(bytes)
+                    .filter(|total| *total <= self.capacity_bytes)
+            })
+            .is_ok()
+    }
+
+    fn free(&self, bytes: u64) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -325,36 +332,37 @@ impl FilePage {
             .as_ref()
             .expect("a file page is only made by an arena with a file")
     }
+
+    /// Makes the memory that the slot has, and may have, `bytes`; to be called before it is
+    /// written. `None` when there is no room.
+    fn resize(&mut self, bytes: u64) -> Option<()> {
+        let taken_bytes = self.charge.bytes;
+        if bytes < taken_bytes {
+            let kept_bytes = self.file().trim(self.slot, taken_bytes, bytes);
+            self.charge.shrink(kept_bytes);
+            Some(())
+        } else {
+            self.charge.grow(bytes)
+        }
+    }
 }
 
 impl AsRef<[u8]> for FilePage {
     fn as_ref(&self) -> &[u8] {
-        let file = self.file();
-        let offset = usize::try_from(file.offset(self.class, self.slot))
-            .expect("the whole file is mapped, so its offsets are addresses");
         // SAFETY: the slot belongs to this page alone, which is written before anyone can see it
-        // and punched only in `drop`, when nothing borrows it any more.
+        // and given back only in `drop`, when nothing borrows it any more.
         #[expect(unsafe_code, reason = "the page owns its slot of the file")]
         unsafe {
-            file.mapping.slice(offset, self.length)
+            self.file().bytes(self.slot, self.length)
         }
     }
 }
 
 impl Drop for FilePage {
     fn drop(&mut self) {
-        let file = self.file();
-        let punched = match file.reuse {
-            Reuse::Punched => file
-                .mapping
-                .punch(file.offset(self.class, self.slot), slot_bytes(self.class)),
-            #[cfg(test)]
-            Reuse::AsItIs => Ok(()),
-        };
-        // A slot that still has its old pages must not be written again: leave it unused.
-        if punched.is_ok() {
-            file.classes[self.class].lock().free.push(self.slot);
-        }
+        let kept_bytes = self.file().give_back(self.slot, self.charge.bytes);
+        // What the slot keeps stays taken.
+        self.charge.bytes -= kept_bytes;
     }
 }
 

@@ -1,7 +1,9 @@
-//! A sealed memfd, mapped read-only once and for all of its length.
+//! A sealed memfd, mapped once and for all of its length.
 //!
-//! Bytes get in by `pwritev`, which neither zeroes memory first nor faults in user space, and are
-//! read through the mapping or sent from the file. Physical memory is what was written.
+//! Bytes get into a hole by `pwritev`, which neither zeroes memory first nor faults in user space,
+//! and are read through the mapping or sent from the file. Physical memory is what was written.
+//! Where there is some already they are copied over it through the mapping: a `pwritev` looks up
+//! each system page, and holds a lock of the whole file, for which other writers spin.
 
 use std::{
     io::{self, IoSlice},
@@ -10,6 +12,7 @@ use std::{
     slice,
 };
 
+use bytes::Bytes;
 use rustix::{
     fs::{
         FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
@@ -18,7 +21,7 @@ use rustix::{
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
 };
 
-use crate::registry;
+use crate::{marks::Marks, registry};
 
 /// Slices in one `pwritev` (Linux, `UIO_MAXIOV`).
 const SLICES_MAX: usize = 1024;
@@ -29,11 +32,14 @@ pub(crate) struct Mapping {
     address: NonNull<u8>,
     length: usize,
     fd: OwnedFd,
+    /// What of it was ever located.
+    marks: Box<Marks>,
     entry: Option<usize>,
 }
 
-// SAFETY: the mapping is plain read-only memory that belongs to the whole process; its address is
-// never changed, and unmapping it needs `&mut self` (in `drop`).
+// SAFETY: the mapping is plain memory that belongs to the whole process; its address is never
+// changed, unmapping it needs `&mut self` (in `drop`), and who may read or write which part of it
+// when is what `slice` and `copy_in` ask their callers to promise.
 #[expect(unsafe_code, reason = "NonNull is neither Send nor Sync by itself")]
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -54,7 +60,7 @@ impl Mapping {
             mmap(
                 ptr::null_mut(),
                 length,
-                ProtFlags::READ,
+                ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
                 &fd,
                 0,
@@ -66,11 +72,13 @@ impl Mapping {
         #[expect(unsafe_code, reason = "madvise")]
         let _ = unsafe { madvise(address, length, Advice::LinuxDontDump) };
         let address = NonNull::new(address.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        let entry = registry::register(address.addr().get(), length, fd.as_raw_fd());
+        let marks = Box::new(Marks::new(length));
+        let entry = registry::register(address.addr().get(), length, fd.as_raw_fd(), &marks);
         Ok(Self {
             address,
             length,
             fd,
+            marks,
             entry,
         })
     }
@@ -97,6 +105,31 @@ impl Mapping {
         Ok(())
     }
 
+    /// Copies `pieces` one after another to `offset`, where the file has memory for all of them.
+    ///
+    /// # Safety
+    /// Nobody else reads, writes or punches these bytes of the file meanwhile.
+    #[expect(unsafe_code, reason = "the caller owns the bytes of the file")]
+    pub(crate) unsafe fn copy_in(&self, offset: usize, pieces: &[Bytes]) {
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        assert!(
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.length)
+        );
+        let mut at = offset;
+        for piece in pieces {
+            // SAFETY: within the mapping by the assertion; mapped writable until `self` is
+            // dropped. By the caller's promise nobody refers to these bytes, so no piece overlaps
+            // them, which is itself borrowed.
+            unsafe {
+                let target = self.address.as_ptr().add(at);
+                ptr::copy_nonoverlapping(piece.as_ptr(), target, piece.len());
+            }
+            at += piece.len();
+        }
+    }
+
     /// Takes the pages of `offset..offset + length` out of the file and gives their memory back.
     pub(crate) fn punch(&self, offset: u64, length: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -107,6 +140,11 @@ impl Mapping {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Which bytes were ever located.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// The file, for tests that ask the kernel about it.
@@ -138,7 +176,8 @@ impl Drop for Mapping {
             registry::unregister(entry);
         }
         // SAFETY: this is the mapping made in `new`, unmapped once; `slice` borrows `self`, so
-        // nothing points into it any more. The descriptor is closed after this, as a field.
+        // nothing points into it any more. The descriptor is closed and the marks are freed after
+        // this, as fields.
         #[expect(unsafe_code, reason = "munmap")]
         let unmapped = unsafe { munmap(self.address.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok(), "the range is exactly what mmap gave");

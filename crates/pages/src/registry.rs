@@ -5,9 +5,11 @@
 
 use std::{
     os::fd::{BorrowedFd, RawFd},
-    ptr,
+    ptr::{self, NonNull},
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
+
+use crate::marks::Marks;
 
 /// Arenas that [`locate`] can know at once. One serves a cache layer; the arenas beyond work too,
 /// only their pages are never found, so that they are sent by copying.
@@ -20,12 +22,14 @@ static REGIONS: [AtomicPtr<Region>; REGIONS_MAX] =
 static REGIONS_USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The addresses of one mapping, and its file. Never freed, never changed: a reader may hold a
-/// pointer to it while the mapping goes away. That costs 24 bytes for each arena ever made.
+/// pointer to it while the mapping goes away. That costs 32 bytes for each arena ever made.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: usize,
     end: usize,
     fd: RawFd,
+    /// Freed after the mapping is unmapped, as the descriptor is closed.
+    marks: NonNull<Marks>,
 }
 
 /// Place of a slice in the file of an arena.
@@ -42,6 +46,9 @@ pub struct Located<'a> {
 }
 
 /// Where `slice` lies in an arena's file, or `None` when it is not page memory.
+///
+/// A page that was ever found costs more to forget: the kernel may refer to its memory, so that no
+/// other page can be written over it.
 #[inline]
 pub fn locate(slice: &[u8]) -> Option<Located<'_>> {
     let start = slice.as_ptr().addr();
@@ -56,18 +63,19 @@ pub fn locate(slice: &[u8]) -> Option<Located<'_>> {
         #[expect(unsafe_code, reason = "reads a leaked, immutable record")]
         let region = unsafe { &*region };
         if (region.start..region.end).contains(&start) && !slice.is_empty() {
-            // SAFETY: the descriptor must stay open for the lifetime of `slice`. It is closed only
-            // after its mapping is unmapped, and the entry is cleared before that
-            // (`Mapping::drop`), so when we loaded the entry the mapping was there and owned these
-            // addresses. `slice` was alive at that moment, so it is memory of this mapping, and
-            // since memory outlives its borrows, the mapping, and with it the descriptor, outlives
-            // the slice.
-            #[expect(unsafe_code, reason = "the slice keeps the descriptor open")]
-            let fd = unsafe { BorrowedFd::borrow_raw(region.fd) };
-            return Some(Located {
-                fd,
-                offset: (start - region.start) as u64,
-            });
+            // SAFETY: the descriptor must stay open for the lifetime of `slice`, and the marks must
+            // be there until this returns. The one is closed, and the others are freed, only after
+            // their mapping is unmapped, and the entry is cleared before that (`Mapping::drop`),
+            // so when we loaded the entry the mapping was there and owned these addresses. `slice`
+            // was alive at that moment, so it is memory of this mapping, and since memory outlives
+            // its borrows, the mapping, and with it the descriptor and the marks, outlives the
+            // slice.
+            #[expect(unsafe_code, reason = "the slice keeps the descriptor and the marks")]
+            let (fd, marks) = unsafe { (BorrowedFd::borrow_raw(region.fd), region.marks.as_ref()) };
+            let offset = (start - region.start) as u64;
+            // Before anyone can send: see `crate::arena`, step 4.
+            marks.set(offset);
+            return Some(Located { fd, offset });
         }
     }
     None
@@ -75,11 +83,14 @@ pub fn locate(slice: &[u8]) -> Option<Located<'_>> {
 
 /// Makes the `length` addresses from `start` known, as those of the file `fd`; returns the entry
 /// to clear, or `None` when the table is full.
-pub(crate) fn register(start: usize, length: usize, fd: RawFd) -> Option<usize> {
+///
+/// `marks` stay where they are until the entry is cleared and the addresses are unmapped.
+pub(crate) fn register(start: usize, length: usize, fd: RawFd, marks: &Marks) -> Option<usize> {
     let region: &'static mut Region = Box::leak(Box::new(Region {
         start,
         end: start + length,
         fd,
+        marks: NonNull::from(marks),
     }));
     let region = ptr::from_mut(region);
     let free = REGIONS.iter().position(|entry| {
