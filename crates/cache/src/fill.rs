@@ -20,13 +20,13 @@ use std::{
 use bytes::Bytes;
 use forebay_s3::operation::ObjectId;
 use forebay_store::{Error, Response};
-use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::{
     epochs::Stamp,
     read_ahead::AheadPlace,
     settings::PageBytes,
+    sync::Mutex,
     version::{Version, Vid},
 };
 

@@ -13,10 +13,7 @@
 
 use std::{
     hash::BuildHasher,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use bytes::Bytes;
@@ -24,11 +21,11 @@ use forebay_pages::PageBuf;
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use forebay_telemetry::cache::CacheMetrics;
 use hashbrown::DefaultHashBuilder;
-use parking_lot::Mutex;
 
 use crate::{
     epochs::{Epochs, Hashes, Stamp},
     settings::PageBytes,
+    sync::{AtomicU64, AtomicUsize, Mutex},
     version::{Version, Vid},
 };
 
@@ -308,6 +305,12 @@ impl Index {
             self.tell(removed, Cause::Replaced, pinned_vid);
         }
         Stored::Yes
+    }
+
+    /// Makes fills of an object that are under way unfit to store, and records on their way to disk
+    /// unfit to stay: the first half of `invalidate`.
+    pub(crate) fn note_written(&self, bucket: &BucketName, key: &ObjectKey) {
+        self.epochs.key_written(self.hashes(bucket, key));
     }
 
     /// Makes everything that a write may have changed unknown, and fills under way unfit to store.

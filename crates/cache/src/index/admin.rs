@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
-use parking_lot::Mutex;
 
 use super::{Cause, Entry, Index, PageName, Pinned, Removed, Shard, Target, queues::Place, signed};
 use crate::{
     policy::Keep,
+    sync::Mutex,
     version::{Version, Vid},
 };
 
@@ -207,13 +207,14 @@ impl Index {
                 moves
             },
         );
-        if let Some(version) = version
-            && self.pins.has_vid(version.vid)
-        {
+        if let Some(version) = version {
+            // Under the lock of each page: whoever ends the pin looks at the pages after that.
+            let is_pinned = || self.pins.has_vid(version.vid);
             self.each_page(&version, &mut |name| {
                 let hash = name.hash(&self.hasher);
                 let mut shard = self.shard(hash).lock();
-                shard.move_page(hash, name, Place::Pinned, |_, weight| may_move(weight));
+                let may_move = |_, weight| is_pinned() && may_move(weight);
+                shard.move_page(hash, name, Place::Pinned, may_move);
             });
         }
         Pinned::Kept {
