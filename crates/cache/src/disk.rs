@@ -5,8 +5,10 @@
 //! what coherence is about, and so:
 //! - whoever stores a record that came from the origin, or removes one from memory for any reason
 //!   but room, removes that on disk ([`Disk::forget`]), which counts at once;
-//! - a record that leaves memory for room is written, and removed again if a write of its object
-//!   passed meanwhile (`gone`);
+//! - a record that leaves memory for room is written unless a write of its object has passed, which
+//!   is looked at under the lock that the write's removal takes (`gone`);
+//! - a record that is read is for those who came before it was asked whether writes have passed
+//!   (`load`);
 //! - writes to a whole bucket move its counter on, which the record has as well (`record`);
 //! - a record of an earlier run of the gateway answers nothing until the origin has vouched for it.
 //!
@@ -28,7 +30,6 @@ use forebay_disk::{DiskPages, DiskSettings, OpenError, PageId, PageStore, Put, R
 use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 use forebay_store::Clock;
 use forebay_telemetry::{cache::CacheMetrics, disk::DiskMetrics};
-use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
@@ -39,6 +40,7 @@ use crate::{
     policy::{Place, Policies},
     purges::Generation,
     settings::{CacheSettings, Coherence, DiskChoice},
+    sync::Mutex,
     version::{Version, Vid},
 };
 
@@ -67,6 +69,9 @@ const INDEX_ENTRY_BYTES: u64 = 40;
 /// That index takes a quarter of the layer's memory at most, as a divisor.
 const INDEX_DIVISOR: u64 = 4;
 
+/// Locks of records, so that those of different objects rarely meet.
+const CHANGES_COUNT: usize = 16;
+
 /// The part on disk of one layer.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -78,6 +83,8 @@ pub(crate) struct Disk {
     /// Whose entries go to disk; set once both are there.
     index: OnceLock<Weak<Index>>,
     loads: Mutex<HashMap<PageId, Arc<Load>>>,
+    /// Held by who writes a record, and by a write that removes one.
+    changes: [Mutex<()>; CHANGES_COUNT],
     metrics: CacheMetrics,
 }
 
@@ -160,6 +167,7 @@ impl Disk {
             touches: Touches::new(touches),
             index: OnceLock::new(),
             loads: Mutex::default(),
+            changes: Default::default(),
             metrics,
         }
     }
@@ -190,6 +198,12 @@ impl Disk {
         self.capacity_bytes
     }
 
+    /// Records that are being read.
+    #[cfg(test)]
+    pub(crate) fn loads_count(&self) -> usize {
+        self.loads.lock().len()
+    }
+
     /// Counts, for an operator.
     pub(crate) fn stats(&self) -> DiskStats {
         let stats = self.store.stats();
@@ -208,7 +222,8 @@ impl Disk {
         Some(page)
     }
 
-    /// Reads the record of an object, once for all who come meanwhile, and stores it in memory.
+    /// Reads the record of an object, once for all who come meanwhile, and stores it in memory. Who
+    /// came after a write that the reading does not know of gets nothing.
     pub(crate) async fn load(
         &self,
         object: &ObjectId,
@@ -217,12 +232,13 @@ impl Disk {
         keep: impl Fn(Version) -> Arc<Version>,
     ) -> Option<Arc<Version>> {
         let id = record_id(object).filter(|id| self.store.contains(*id))?;
-        let load = Arc::clone(self.loads.lock().entry(id).or_default());
-        let _end = EndOfLoad {
+        let (came, _) = stands();
+        let place = PlaceAtLoad {
             disk: self,
             id,
-            load: Arc::downgrade(&load),
+            load: Some(Arc::clone(self.loads.lock().entry(id).or_default())),
         };
+        let load = place.load.as_ref()?;
         let loaded = load.0.get_or_init(async || {
             let (stamp, generation) = stands();
             let bytes = self.store.get(id).await?;
@@ -241,7 +257,8 @@ impl Disk {
             self.metrics.disk_hit_bytes.inc_by(page_bytes as u64);
             Some(keep(version))
         });
-        loaded.await.clone()
+        let loaded = loaded.await.clone();
+        loaded.filter(|version| version.stamp == came)
     }
 
     /// Takes a record that came from the origin for the first time since it left memory, or never:
@@ -298,16 +315,23 @@ impl Disk {
     }
 
     /// Writes a record, unless a write of its object has passed: one that passes meanwhile finds
-    /// the record here, or is seen here.
+    /// the record here, or is seen here. Nobody may find it before that is known.
     fn put_record(&self, version: &Version) {
         let Some(id) = record_id(&version.object) else {
             return;
         };
-        self.put(id, record::encode(version, self.run));
+        let record = record::encode(version, self.run);
         let index = self.index.get().and_then(Weak::upgrade);
-        if !index.is_some_and(|index| index.is_current(&version.stamp)) {
+        let _change = self.changes(id).lock();
+        if index.is_some_and(|index| index.is_current(&version.stamp)) {
+            self.put(id, record);
+        } else {
             self.store.remove(id);
         }
+    }
+
+    fn changes(&self, id: PageId) -> &Mutex<()> {
+        &self.changes[usize::from(id.content[0]) % CHANGES_COUNT]
     }
 
     fn put(&self, id: PageId, page: Bytes) -> Put {
@@ -356,9 +380,11 @@ impl Disk {
         }
     }
 
-    /// The same for an object in all its versions.
+    /// The same for an object that was written, whose counter has moved on.
     pub(crate) fn forget_name(&self, bucket: &BucketName, key: &ObjectKey) {
-        self.store.remove(name_id(bucket, key));
+        let id = name_id(bucket, key);
+        let _change = self.changes(id).lock();
+        self.store.remove(id);
     }
 
     /// Removes a version's pages that the store may have.
@@ -370,19 +396,26 @@ impl Disk {
     }
 }
 
-/// Ends a load when the last who waits for it leaves.
-struct EndOfLoad<'a> {
+/// A place among those who wait for a load, which ends when it is done or the last of them leaves.
+struct PlaceAtLoad<'a> {
     disk: &'a Disk,
     id: PageId,
-    load: Weak<Load>,
+    /// There until the place is left.
+    load: Option<Arc<Load>>,
 }
 
-impl Drop for EndOfLoad<'_> {
+impl Drop for PlaceAtLoad<'_> {
     fn drop(&mut self) {
         let mut loads = self.disk.loads.lock();
-        if loads.get(&self.id).is_some_and(|load| {
-            load.0.initialized() && std::ptr::eq(Arc::as_ptr(load), self.load.as_ptr())
-        }) {
+        // Left under the lock, so that one of those who leave at once sees that it is the last.
+        let left = self.load.take().map(|load| Arc::downgrade(&load));
+        let is_over = |load: &Arc<Load>| {
+            let is_mine = left
+                .as_ref()
+                .is_some_and(|mine| mine.as_ptr() == Arc::as_ptr(load));
+            is_mine && (load.0.initialized() || Arc::strong_count(load) == 1)
+        };
+        if loads.get(&self.id).is_some_and(is_over) {
             loads.remove(&self.id);
         }
     }

@@ -9,7 +9,9 @@
 //! invalidate a bucket of any size. Not by that of their key: there a collision would throw out
 //! what is good, again and again; the writer removes them itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use crate::sync::AtomicU64;
 
 /// Counters of keys. A fill is thrown away for nothing if another key of its counter is written
 /// meanwhile: at 1000 writes a second and fills of 20 ms, one in 200.

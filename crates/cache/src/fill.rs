@@ -20,7 +20,6 @@ use std::{
 use bytes::Bytes;
 use forebay_s3::operation::ObjectId;
 use forebay_store::{Error, Response};
-use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use crate::{
@@ -29,6 +28,7 @@ use crate::{
     plan::Directive,
     read_ahead::AheadPlace,
     settings::PageBytes,
+    sync::Mutex,
     version::{Version, Vid},
 };
 

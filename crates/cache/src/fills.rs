@@ -3,12 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use forebay_s3::operation::ObjectId;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
     ask::EXTENT_BYTES_MAX,
     fill::{Attachment, Fill, Role},
+    sync::Mutex,
     version::Vid,
 };
 

@@ -13,10 +13,7 @@
 
 use std::{
     hash::BuildHasher,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use bytes::Bytes;
@@ -28,6 +25,7 @@ use hashbrown::DefaultHashBuilder;
 use crate::{
     epochs::{Epochs, Hashes, Stamp},
     settings::PageBytes,
+    sync::{AtomicU64, AtomicUsize},
     version::{Version, Vid},
 };
 
@@ -309,6 +307,12 @@ impl Index {
             self.tell(removed, Cause::Replaced, pinned_vid);
         }
         Stored::Yes
+    }
+
+    /// Makes fills of an object that are under way unfit to store, and records on their way to disk
+    /// unfit to stay: the first half of `invalidate`.
+    pub(crate) fn note_written(&self, bucket: &BucketName, key: &ObjectKey) {
+        self.epochs.key_written(self.hashes(bucket, key));
     }
 
     /// Makes everything that a write may have changed unknown, and fills under way unfit to store.

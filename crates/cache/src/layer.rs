@@ -241,12 +241,15 @@ impl Layer {
 
     /// Makes everything that a write may have changed unknown, in memory and on disk.
     pub(crate) fn invalidate(&self, written: &Written) {
-        self.index.invalidate(written);
-        self.kept.invalidate(written);
-        // After the counters have moved on: see `Disk::put_record`. A bucket's are on disk as well.
+        // Between two moves of the counter: after the first no older record is written to disk, and
+        // one that was read there before the removal is unfit for memory after the second. The
+        // counters of buckets are on disk as well.
         if let (Some(disk), Written::Object(bucket, key)) = (&self.disk, written) {
             disk.forget_name(bucket, key);
+            self.index.note_written(bucket, key);
         }
+        self.index.invalidate(written);
+        self.kept.invalidate(written);
     }
 
     /// Removes a record that is no longer the current one.

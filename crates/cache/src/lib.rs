@@ -54,6 +54,7 @@ mod reader;
 mod revalidate;
 mod settings;
 mod shadow;
+mod sync;
 mod version;
 mod write;
 

@@ -6,6 +6,7 @@ mod disk;
 mod exclusive;
 mod extents;
 mod fills;
+mod interleavings;
 mod kept;
 mod model;
 mod negative;

@@ -209,13 +209,14 @@ impl Index {
                 moves
             },
         );
-        if let Some(version) = version
-            && self.pins.has_vid(version.vid)
-        {
+        if let Some(version) = version {
+            // Under the lock of each page: whoever ends the pin looks at the pages after that.
+            let is_pinned = || self.pins.has_vid(version.vid);
             self.each_page(&version, &mut |name| {
                 let hash = name.hash(&self.hasher);
                 let mut shard = self.shard(hash).lock();
-                shard.move_page(hash, name, Place::Pinned, |_, weight| may_move(weight));
+                let may_move = |_, weight| is_pinned() && may_move(weight);
+                shard.move_page(hash, name, Place::Pinned, may_move);
             });
         }
         Pinned::Kept {

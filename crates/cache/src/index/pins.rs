@@ -10,14 +10,16 @@
 //!
 //! When the quota is used up a pin is refused and counted; the entry is an ordinary one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use forebay_s3::operation::ObjectId;
 use hashbrown::HashSet;
-use parking_lot::RwLock;
 
 use super::Limits;
-use crate::version::Vid;
+use crate::{
+    sync::{AtomicU64, RwLock},
+    version::Vid,
+};
 
 /// What came of an operator's pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::{
 };
 
 const KIB: u64 = 1024;
-const PAGE_BYTES: u64 = 64 * KIB;
-static PAGE: [u8; 64 * 1024] = [7; 64 * 1024];
+pub(crate) const PAGE_BYTES: u64 = 64 * KIB;
+pub(crate) static PAGE: [u8; 64 * 1024] = [7; 64 * 1024];
 
 /// Keeps what it is told.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ fn index_of(capacity_bytes: u64, pin_bytes_max: u64) -> (Index, Arc<Listener>) {
     (index, listener)
 }
 
-fn object(bucket: &str, key: &str) -> ObjectId {
+pub(crate) fn object(bucket: &str, key: &str) -> ObjectId {
     ObjectId {
         bucket: BucketName::parse(bucket).unwrap(),
         key: ObjectKey::parse(key).unwrap(),
@@ -57,6 +57,17 @@ fn object(bucket: &str, key: &str) -> ObjectId {
 
 /// A record of an object with so many pages; its tag is `tag`.
 fn version(index: &Index, object: &ObjectId, pages: u64, keep: Keep, tag: &str) -> Arc<Version> {
+    version_at(index.stamp(object), object, pages, keep, tag)
+}
+
+/// The same of an origin that was asked when the counters stood there.
+pub(crate) fn version_at(
+    stamp: Stamp,
+    object: &ObjectId,
+    pages: u64,
+    keep: Keep,
+    tag: &str,
+) -> Arc<Version> {
     let mut response = forebay_store::Response::new(StatusCode::OK);
     let size_bytes = pages * PAGE_BYTES;
     response.headers = HeaderMap::from_iter([
@@ -69,7 +80,7 @@ fn version(index: &Index, object: &ObjectId, pages: u64, keep: Keep, tag: &str) 
     ]);
     let asked = Asked {
         generation: crate::purges::Generation::default(),
-        stamp: index.stamp(object),
+        stamp,
         at_ms: 0,
         doubt_until_ms: i64::MIN,
     };

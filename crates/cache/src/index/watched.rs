@@ -1,7 +1,9 @@
 //! A lock that counts who had to wait for it.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use prometheus_client::metrics::counter::Counter;
+
+use crate::sync::Mutex;
 
 /// A lock and what it protects. Nobody is counted while nobody waits, so that a lock that is free
 /// costs what it costs without the count.
