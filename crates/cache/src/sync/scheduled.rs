@@ -30,6 +30,10 @@ const PCT_DEPTH: usize = 3;
 /// Turns after which nothing will end any more.
 const STEPS_MAX: usize = 200_000;
 
+/// Stack of a thread: futures of the layer are large where nothing is optimised, and a stack that is
+/// too small ends the whole process.
+const STACK_BYTES: usize = 1024 * 1024;
+
 thread_local! {
     static EXPLORES: Cell<bool> = const { Cell::new(false) };
 }
@@ -46,6 +50,7 @@ pub(crate) fn explore(schedule: impl Fn() + Send + Sync + 'static) {
     let _end = End;
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    config.stack_size = STACK_BYTES;
     let schedule = std::sync::Arc::new(schedule);
     println!("seed {SEED}");
     let pct = PctScheduler::new_from_seed(SEED, PCT_DEPTH, SCHEDULES);
