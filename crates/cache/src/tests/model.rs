@@ -230,7 +230,6 @@ async fn run(ops: Vec<Op>, coherence: Coherence, room: Room) {
         }
     }
     fixture.settle().await;
-    fixture.audit();
 }
 
 async fn restart(fixture: &mut Fixture, closed: bool) {
@@ -322,7 +321,6 @@ async fn apply(fixture: &Fixture, model: &mut Model, op: &Op) {
         Op::Restart { .. } => unreachable!("done by the caller"),
         Op::Settle => {
             fixture.settle().await;
-            fixture.audit();
         }
     }
 }

@@ -168,6 +168,7 @@ impl Fixture {
         if let Some(disk) = &mut self.setup.disk {
             disk.run += 1;
         }
+        self.audit_if_settled();
         let origin = Arc::clone(&self.origin) as Arc<dyn Store>;
         self.cache = Arc::new(self.setup.clone().over(origin));
     }
@@ -179,8 +180,17 @@ impl Fixture {
         }
     }
 
+    /// That the accounts are right; without a call at the end of each test as well.
     pub(super) fn audit(&self) {
         self.cache.layer.index.audit();
+        self.cache.layer.kept.audit();
+    }
+
+    /// Not while fills hold room, nor after a failure, which would be hidden by another.
+    fn audit_if_settled(&self) {
+        if !std::thread::panicking() && self.cache.layer.fills.count() == 0 {
+            self.audit();
+        }
     }
 
     pub(super) fn asked(&self) -> Vec<String> {
@@ -189,6 +199,12 @@ impl Fixture {
 
     pub(super) fn metrics(&self) -> &CacheMetrics {
         &self.cache.layer.metrics
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.audit_if_settled();
     }
 }
 
