@@ -276,6 +276,20 @@ mod tests {
         assert_eq!(read.noted().used_ms, 9000);
     }
 
+    /// As docs/formats.md has it; of run 3.
+    const V1: &[u8] = include_bytes!("../../tests/fixtures/v1/record");
+
+    #[test]
+    fn the_record_of_format_1_is_read_and_written_alike() {
+        let found = read(Bytes::from_static(V1), 3).unwrap();
+        assert_eq!(found.headers[header::CONTENT_TYPE], "text/plain");
+        assert_eq!(found.page.as_deref(), Some(&b"12345"[..]));
+        assert_eq!(found.noted().used_ms, 9000);
+        let written = version(&HEADERS, Some(b"12345"));
+        written.used(9000);
+        assert_eq!(encode(&written, RunId(3)), V1);
+    }
+
     #[test]
     fn a_record_of_another_run_has_to_be_vouched_for() {
         let written = version(&HEADERS, None);
