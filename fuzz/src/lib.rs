@@ -8,6 +8,8 @@
 //! Where there is a printer, what was read is printed and must read the same; where there is
 //! none, a slower and simpler reading of the same input must agree.
 
+#[cfg(feature = "cache")]
+pub mod cache_record;
 pub mod checksum;
 pub mod chunked_body;
 pub mod chunked_round_trip;
@@ -17,6 +19,8 @@ pub mod conditions;
 pub mod config;
 pub mod copy_source;
 pub mod dates;
+#[cfg(feature = "cache")]
+pub mod disk_segment;
 pub mod etag;
 pub mod form;
 pub mod form_policy;
@@ -57,6 +61,8 @@ macro_rules! targets {
 targets! {
     checksum chunked_body chunked_round_trip classify conditions copy_source dates etag form
     form_policy policy range signature_forged signature_round_trip uri xml
+    #[cfg(feature = "cache")] cache_record
+    #[cfg(feature = "cache")] disk_segment
     #[cfg(feature = "gateway")] config
     #[cfg(feature = "gateway")] fs_names
     #[cfg(feature = "origin")] profile

@@ -44,8 +44,13 @@ use crate::{
     version::{Version, Vid},
 };
 
+#[cfg(feature = "testing")]
+mod promises;
 mod record;
 mod touches;
+
+#[cfg(feature = "testing")]
+pub use promises::check_record;
 
 use record::Reading;
 use record::RunId;

@@ -68,6 +68,8 @@ use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Respons
 use forebay_telemetry::cache::CacheMetrics;
 
 pub use disk::DiskPart;
+#[cfg(feature = "testing")]
+pub use disk::check_record;
 pub use index::{Pinned, Purged};
 pub use kept::settings::{KeptSettings, Lasting};
 pub use operate::{

@@ -38,6 +38,8 @@ mod writer;
 pub mod contract;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
+#[cfg(any(test, feature = "testing"))]
+pub mod promises;
 
 #[cfg(test)]
 mod tests;
