@@ -245,8 +245,8 @@ impl Layer {
         // one that was read there before the removal is unfit for memory after the second. The
         // counters of buckets are on disk as well.
         if let (Some(disk), Written::Object(bucket, key)) = (&self.disk, written) {
-            disk.forget_name(bucket, key);
             self.index.note_written(bucket, key);
+            disk.forget_name(bucket, key);
         }
         self.index.invalidate(written);
         self.kept.invalidate(written);

@@ -35,7 +35,7 @@ use crate::{
     fill::{Attachment, End, Fill, Flow, Head, Purpose, Step},
     fills::{Fills, Joined},
     index::{
-        Index, Limits, Nobody, Written,
+        Cause, Gone, GoneEntry, GoneSink, Index, Limits, Nobody, Written,
         queues::Place,
         tests::{PAGE, PAGE_BYTES, object, version_at},
     },
@@ -326,6 +326,12 @@ impl Room {
         drop(self.layer.index.room_for_page(1 << 19));
     }
 
+    /// A write, as the layer sees it.
+    fn write(&self) {
+        let invalidate = || self.layer.invalidate(&write_of(&name()));
+        self.numbers.write(1, invalidate);
+    }
+
     /// Reads as a client does, in memory, then on disk.
     fn look(&self) {
         let floor = self.numbers.floor();
@@ -344,29 +350,55 @@ fn beside(room: &Arc<Room>, act: impl Fn(&Room) + Send + 'static) -> thread::Joi
 }
 
 #[test]
-fn nothing_outdated_is_found_on_disk_after_a_write_returned() {
-    for pages in [1, 2] {
-        explore(move || {
-            let room = Room::new(pages);
-            room.fill();
-            let threads = [
-                beside(&room, Room::evict),
-                beside(&room, Room::look),
-                beside(&room, |room| {
-                    room.fill();
-                    room.evict();
-                }),
-            ];
-            let invalidate = || room.layer.invalidate(&write_of(&name()));
-            room.numbers.write(1, invalidate);
-            room.look();
-            join(threads);
-            room.look();
-            room.evict();
-            room.look();
-            room.layer.index.audit();
+fn a_record_that_makes_room_while_a_write_passes_is_not_found_on_disk() {
+    explore(|| {
+        let room = Room::new(1);
+        let version = room.numbers.learn(&room.layer.index, 1);
+        let evicted = beside(&room, move |room| {
+            room.disk().gone(Gone {
+                entry: GoneEntry::Version(Arc::clone(&version)),
+                was_hit: true,
+                cause: Cause::Room,
+            });
         });
-    }
+        room.write();
+        room.look();
+        join([evicted]);
+        room.look();
+    });
+}
+
+#[test]
+fn a_record_that_is_read_from_disk_while_a_write_passes_is_not_found_in_memory() {
+    explore(|| {
+        let room = Room::new(1);
+        room.fill();
+        room.evict();
+        let reader = beside(&room, Room::look);
+        room.write();
+        room.look();
+        room.fill();
+        room.evict();
+        room.look();
+        join([reader]);
+        room.look();
+    });
+}
+
+#[test]
+fn nothing_outdated_is_found_whoever_fills_evicts_and_reads_while_a_write_passes() {
+    explore(|| {
+        let room = Room::new(2);
+        room.fill();
+        let threads = [Room::fill, Room::evict, Room::look].map(|act| beside(&room, act));
+        room.write();
+        room.look();
+        join(threads);
+        room.look();
+        room.evict();
+        room.look();
+        room.layer.index.audit();
+    });
 }
 
 #[test]
