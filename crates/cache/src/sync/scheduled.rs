@@ -30,8 +30,8 @@ const PCT_DEPTH: usize = 3;
 /// Turns after which nothing will end any more.
 const STEPS_MAX: usize = 200_000;
 
-/// Stack of a thread: futures of the layer are large where nothing is optimised, and a stack that is
-/// too small ends the whole process.
+/// Stack of a thread: futures of the layer are large where nothing is optimised, and a stack that
+/// is too small ends the whole process.
 const STACK_BYTES: usize = 1024 * 1024;
 
 thread_local! {
