@@ -7,7 +7,7 @@
 //!   but room, removes that on disk ([`Disk::forget`]), which counts at once;
 //! - a record that leaves memory for room is written unless a write of its object has passed, which
 //!   is looked at under the lock that the write's removal takes (`gone`);
-//! - a record that is read is for those who came before it was asked whether writes have passed
+//! - a record that is read answers nobody who came after a write that the reading does not know of
 //!   (`load`);
 //! - writes to a whole bucket move its counter on, which the record has as well (`record`);
 //! - a record of an earlier run of the gateway answers nothing until the origin has vouched for it.

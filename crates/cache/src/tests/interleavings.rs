@@ -284,6 +284,9 @@ impl PageStore for Turning {
     }
 }
 
+/// Memory of a layer, and of what its disk part needs there.
+const CAPACITY_BYTES: u64 = 1 << 20;
+
 /// A layer with a disk, and on it or in memory a record of so many pages that was used.
 struct Room {
     layer: Arc<Layer>,
@@ -295,7 +298,7 @@ impl Room {
     fn new(pages: u64) -> Arc<Self> {
         let setup = Setup {
             settings: CacheSettings {
-                capacity_bytes: 1 << 20,
+                capacity_bytes: CAPACITY_BYTES,
                 ..settings()
             },
             disk: Some(part(Arc::new(Turning::default()))),
@@ -321,9 +324,10 @@ impl Room {
         index.version(&name(), 5000);
     }
 
-    /// All that is in memory leaves for room.
+    /// All that is in memory leaves for room, of which there is never so much.
     fn evict(&self) {
-        drop(self.layer.index.room_for_page(1 << 19));
+        let room = self.layer.index.room_for_page(CAPACITY_BYTES);
+        assert!(room.is_none());
     }
 
     /// A write, as the layer sees it.
