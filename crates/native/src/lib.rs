@@ -18,6 +18,7 @@
 //! | [`ingest`], [`pieces`] | digests of bytes that pass, and how a body is taken in |
 //! | [`reading`], [`gate`] | conditions and ranges of reads; conditions of writes |
 //! | [`listing`] | listings from an ordered cursor: prefix, delimiter, continuation |
+//! | [`index`], [`blobs`], [`leases`] | what an engine of our own is built on |
 //! | [`memory`] | the engine in memory |
 //!
 //! Not here: authentication, decoding and verification of payloads (the edge did that), and
@@ -25,9 +26,12 @@
 
 mod answer;
 mod attributes;
+pub mod blobs;
 pub mod engine;
 pub mod gate;
+pub mod index;
 pub mod ingest;
+pub mod leases;
 pub mod listing;
 pub mod memory;
 mod operations;

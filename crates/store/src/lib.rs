@@ -12,6 +12,7 @@
 mod body;
 mod budget;
 mod cache_status;
+pub mod changes;
 mod clock;
 mod error;
 pub mod null;
