@@ -4,11 +4,14 @@ Two lines. Behind the line of half a millisecond the loop is closed, so a rate i
 latency, and few enough connections ask that no core is ever waited for. The narrow line gives so
 many bytes a second, less than the machine could, and enough connections ask to fill it: there what
 counts is whether the cache asks for more than its clients did.
+
+Beside the gateway stands a relay that passes bytes on and knows nothing of HTTP: on the first line,
+what any hop costs on this machine.
 """
 
 from pathlib import Path
 
-from . import figures, gates, load
+from . import figures, gates, load, peers
 from .line import Line, accepts
 
 NAME = "cache-exceeds"
@@ -55,7 +58,8 @@ def _turns(ways, words, line, options, first):
 
 
 def _near(line, options, memory):
-    measured, ways = {}, {"direct": line.direct()}
+    relay = line.peer(lambda directory, port: peers.relay("relay", directory, port))
+    measured, ways = {}, {"direct": line.direct(), "relay": relay}
     for size, times in SMOKE_SETS if options.smoke else SETS:
         load.prepare(line, _objects(size, times))
         for order in ORDERS:
@@ -110,6 +114,8 @@ def _judge(figure):
         ratio = gates.ratio(turns, "forebay", "direct")
         rows.append(gates.gate(f"{case}: ÷ direct", ("≥", RATIO_MIN), ratio))
         rows.append(gates.gate(f"{case}: p50 later", ("≤", P50_ADDED_MS_MAX), added, " ms"))
+        bound = gates.ratio(turns, "relay", "direct")
+        rows.append(gates.gate(f"{case}: a bare relay ÷ direct", None, bound))
     for case, turns in figure.get("narrow", {}).items():
         ratio = gates.ratio(turns, "forebay", "direct")
         rows.append(gates.gate(f"{case}, narrow line: ÷ direct", ("≥", RATIO_MIN), ratio))
@@ -129,5 +135,5 @@ def text(figure):
     parts = [gates.table(figure["rows"])]
     for part, title in titles.items():
         if figure.get(part):
-            parts += [title, gates.rates(figure[part], ["forebay", "direct"])]
+            parts += [title, gates.rates(figure[part], ["forebay", "relay", "direct"])]
     return "\n\n".join(parts)

@@ -1,23 +1,29 @@
-"""A cold object of 1 GiB: time to first byte and throughput, direct and through a cold cache."""
+"""A cold object of 1 GiB: time to first byte and throughput, direct and through a cold cache.
+
+Beside them a gateway without a cache, and two relays that know nothing of HTTP, one that copies the
+bytes and one that has the kernel splice them: what a gateway costs at least on this machine.
+"""
 
 from pathlib import Path
 
 from harness import servers
 from harness.wire import Wire
 
-from . import figures
+from . import figures, peers
 from .memory import load
 
 NAME = "cold-read"
 MIB = 1 << 20
 PARTS = 16
-CONFIG = """
+PLAIN = """
 [stores.origin]
 type = "s3"
 endpoint = "{origin}"
 region = "us-east-1"
 [[routes]]
 store = "origin"
+"""
+CONFIG = PLAIN + """
 layers = [{{ type = "cache", memory = "2GiB" }}]
 """
 
@@ -38,6 +44,32 @@ def _get(server):
     )
 
 
+class Relay:
+    """A relay before the origin, whose keys it takes."""
+
+    def __init__(self, peer, origin):
+        self.peer, self.url, self.credentials = peer, peer.url, origin.credentials
+
+    def stop(self):
+        self.peer.stop()
+
+
+def _ways(directory, origin, options):
+    """What starts the server of each way but the direct one."""
+    ways = {
+        "relay": lambda _: Relay(peers.relay("relay", directory, origin.port), origin),
+        "splice": lambda _: Relay(
+            peers.relay("splice", directory, origin.port, "-splice"), origin
+        ),
+    }
+    if options.forebay:
+        for name, config in (("forebay, no cache", PLAIN), ("forebay", CONFIG)):
+            ways[name] = lambda number, name=name, config=config: servers.start_forebay(
+                directory / f"{name}-{number}", config=config.format(origin=origin.url)
+            )
+    return ways
+
+
 def run(directory, options):
     """Measures direct and through in turns, with a fresh and empty gateway in each round."""
     directory = Path(directory)
@@ -45,52 +77,46 @@ def run(directory, options):
     rounds = []
     try:
         _fill(origin)
-        _get(origin)  # The file is in the kernel's memory from here on, for both ways.
+        _get(origin)  # The file is in the kernel's memory from here on, for all ways.
         for number in range(options.rounds):
             one = {"direct": _get(origin)}
-            if options.forebay:
-                gateway = servers.start_forebay(
-                    directory / f"forebay-{number}", config=CONFIG.format(origin=origin.url)
-                )
+            for name, start in _ways(directory, origin, options).items():
+                server = start(number)
                 try:
-                    one["forebay"] = _get(gateway)
+                    one[name] = _get(server)
                 finally:
-                    gateway.stop()
+                    server.stop()
             rounds.append(one)
     finally:
         origin.stop()
-    names = list(rounds[0])
-    figure = {
+    measured = ("first_byte_seconds", "bytes_per_second")
+    return {
         name: {
             measure: figures.spread([one[name][measure] for one in rounds])
-            for measure in ("first_byte_seconds", "bytes_per_second")
+            for measure in measured
         }
-        for name in names
+        | {
+            "ratio": figures.ratio(rounds, name, "direct", "bytes_per_second"),
+            "first_byte_added_ms": figures.spread([
+                (one[name]["first_byte_seconds"] - one["direct"]["first_byte_seconds"]) * 1e3
+                for one in rounds
+            ]),
+        }
+        for name in rounds[0]
     }
-    if options.forebay:
-        figure["ratio"] = figures.ratio(rounds, "forebay", "direct", "bytes_per_second")
-        figure["first_byte_added_seconds"] = figures.spread([
-            one["forebay"]["first_byte_seconds"] - one["direct"]["first_byte_seconds"]
-            for one in rounds
-        ])
-    return figure
 
 
 def text(figure):
     """The table of the figure."""
+    header = ["way", "first byte, ms", "later than direct, ms", "MiB/s", "÷ direct"]
     rows = [
-        [name, f"{figure[name]['first_byte_seconds']['median'] * 1e3:.2f}",
-         f"{figure[name]['bytes_per_second']['median'] / MIB:,.0f}"]
-        for name in ("direct", "forebay") if name in figure
+        [
+            name,
+            f"{row['first_byte_seconds']['median'] * 1e3:.2f}",
+            "" if name == "direct" else figures.shown(row["first_byte_added_ms"]),
+            f"{row['bytes_per_second']['median'] / MIB:,.0f}",
+            "" if name == "direct" else figures.shown(row["ratio"]),
+        ]
+        for name, row in figure.items()
     ]
-    lines = [figures.table(["way", "first byte, ms", "MiB/s"], rows)]
-    if "ratio" in figure:
-        added = {
-            key: value * 1e3 if key != "rounds" else value
-            for key, value in figure["first_byte_added_seconds"].items()
-        }
-        lines.append(
-            f"Throughput through ÷ direct: {figures.shown(figure['ratio'])}. First byte later by "
-            f"{figures.shown(added)} ms. Median of the rounds (least–most)."
-        )
-    return "\n\n".join(lines)
+    return figures.table(header, rows)

@@ -1,5 +1,8 @@
 """Pass-through, cache off: direct, through Forebay, nginx and versitygw as a gateway; all signed.
 
+Two relays that know nothing of HTTP say what a gateway costs at least on this machine: one copies
+the bytes, one has the kernel splice them.
+
 Origin, gateway and client share the machine and are not pinned: the gateway's work comes on top
 of the origin's, as on a host that runs both.
 """
@@ -81,11 +84,15 @@ def run(directory, options):
     origin = servers.start_versitygw(directory)
     proxy = peers.nginx_proxy(directory, origin.port)
     gateway = peers.versitygw_proxy(directory, origin)
-    started = [origin, proxy, gateway]
+    copying = peers.relay("relay", directory, origin.port)
+    splicing = peers.relay("splice", directory, origin.port, "-splice")
+    started = [origin, proxy, gateway, copying, splicing]
     contenders = {
         "direct": Contender("127.0.0.1", origin.port, origin.credentials, origin.process),
         "nginx": Contender("127.0.0.1", proxy.port, origin.credentials, proxy.process),
         "versitygw": Contender("127.0.0.1", gateway.port, origin.credentials, gateway.process),
+        "relay": Contender("127.0.0.1", copying.port, origin.credentials, copying.process),
+        "splice": Contender("127.0.0.1", splicing.port, origin.credentials, splicing.process),
     }
     try:
         if options.forebay:

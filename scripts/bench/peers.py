@@ -115,6 +115,13 @@ class Peer:
         self.process.wait()
 
 
+def relay(name, directory, origin_port, *options):
+    """Passes bytes on and knows nothing of HTTP: a bound for whatever looks at them."""
+    port = free_port()
+    addresses = ["-listen", f"127.0.0.1:{port}", "-to", f"127.0.0.1:{origin_port}"]
+    return Peer(name, [S3LOAD, "relay", *addresses, *options], port, directory)
+
+
 def _nginx(name, directory, servers, port, core, options=""):
     home = Path(directory) / name
     home.mkdir(parents=True, exist_ok=True)

@@ -6,21 +6,24 @@
 //! long one is read here, in larger pieces, and the connection goes back to hyper when the last
 //! byte has come.
 //!
-//! Called by [`crate::exchange`]. A piece's memory is used again once its readers have dropped it.
+//! Called by [`crate::exchange`]. A piece's memory is used again once its readers have dropped it,
+//! by this body or another ([`crate::buffers`]).
 
 use std::{
     collections::VecDeque,
     io,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::io::AsyncReadExt as _;
 
 use crate::{
+    buffers::{BUFFER_BYTES, BodyBuffer, Buffers},
     pool::{Driver, Http1},
     stream::Stream,
 };
@@ -28,9 +31,6 @@ use crate::{
 /// Bodies from this length on are worth the change of hands: through hyper they are four reads
 /// and more. A guess, revisit with `make bench BENCH_ARGS="pass-through"`.
 pub(crate) const DIRECT_BYTES_MIN: u64 = 64 * 1024;
-/// Bytes of one read: what a socket of this machine has ready at once. Larger reads fall out of
-/// the processor's second-level cache before they are sent on.
-const READ_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of one read when many bodies are under way.
 const READ_BYTES_MIN: usize = 32 * 1024;
 /// What the reads of all bodies under way may hold together, until they are at their smallest.
@@ -44,7 +44,7 @@ pub(crate) struct DirectBody {
     read_ahead: VecDeque<Bytes>,
     /// Bytes that are still to be read from the stream.
     unread_bytes: u64,
-    buffer: BytesMut,
+    buffer: BodyBuffer,
     framing: Framing,
 }
 
@@ -59,7 +59,11 @@ enum Framing {
 impl DirectBody {
     /// Takes the connection over from hyper, in the middle of an answer whose body is `incoming`;
     /// gives both back when there is nothing to gain.
-    pub(crate) fn take(http1: &mut Http1, incoming: Incoming) -> Result<Self, Incoming> {
+    pub(crate) fn take(
+        http1: &mut Http1,
+        incoming: Incoming,
+        buffers: &Arc<Buffers>,
+    ) -> Result<Self, Incoming> {
         let length = incoming.size_hint().exact();
         let Some(length) = length.filter(|length| *length >= DIRECT_BYTES_MIN) else {
             return Err(incoming);
@@ -85,7 +89,7 @@ impl DirectBody {
             stream: parts.io.into_inner(),
             read_ahead,
             unread_bytes,
-            buffer: BytesMut::new(),
+            buffer: buffers.body(),
             framing,
         })
     }
@@ -103,19 +107,18 @@ impl DirectBody {
             return Poll::Ready(Ok(piece));
         }
         let read_bytes = (ALL_READS_BYTES_MAX / bodies_under_way.max(1))
-            .clamp(READ_BYTES_MIN, READ_BYTES_MAX)
+            .clamp(READ_BYTES_MIN, BUFFER_BYTES)
             .min(usize::try_from(self.unread_bytes).unwrap_or(usize::MAX));
-        // What is left of the memory of the last piece will do, unless that is little.
-        if self.buffer.capacity() < read_bytes.div_ceil(2) {
-            self.buffer.reserve(read_bytes);
-        }
-        let mut room = (&mut self.buffer).limit(read_bytes);
-        let count = ready!(pin!(self.stream.read_buf(&mut room)).poll(cx))?;
+        let buffer = self.buffer.room(read_bytes);
+        let count = {
+            let mut room = (&mut *buffer).limit(read_bytes);
+            ready!(pin!(self.stream.read_buf(&mut room)).poll(cx))?
+        };
         if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         self.unread_bytes -= count as u64;
-        Poll::Ready(Ok(self.buffer.split().freeze()))
+        Poll::Ready(Ok(buffer.split().freeze()))
     }
 
     /// Bytes that are still to come.

@@ -225,8 +225,9 @@ impl After {
 impl Source {
     /// Takes a long body over, unless a payload is still being sent beside it.
     fn new(incoming: Incoming, lease: &mut Lease, upload: &UploadGuard, after: After) -> Self {
+        let buffers = Arc::clone(lease.buffers());
         match (&mut lease.wire, &upload.0) {
-            (Wire::Http1(http1), None) => match DirectBody::take(http1, incoming) {
+            (Wire::Http1(http1), None) => match DirectBody::take(http1, incoming, &buffers) {
                 Ok(direct) => Self::Direct(direct, after),
                 Err(incoming) => Self::Http(incoming),
             },

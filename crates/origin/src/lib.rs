@@ -24,6 +24,7 @@
 //! them, hedging; caching.
 
 mod address;
+mod buffers;
 mod connect;
 pub mod credentials;
 mod direct;

@@ -34,6 +34,7 @@ use tokio::{
 };
 
 use crate::{
+    buffers::Buffers,
     connect::{ConnectError, Connected, Connector, H1Connection, H1Sender, H2Sender},
     settings::{PoolSettings, Protocol},
     stream::Stream,
@@ -49,6 +50,7 @@ pub(crate) struct Pool {
     /// One for each runtime that ever asked: as many as the process has threads that serve.
     shards: RwLock<Vec<(runtime::Id, Arc<Shard>)>>,
     idle_count: AtomicUsize,
+    buffers: Arc<Buffers>,
     metrics: Arc<OriginMetrics>,
 }
 
@@ -168,6 +170,7 @@ impl Pool {
             permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
             shards: RwLock::default(),
             idle_count: AtomicUsize::new(0),
+            buffers: Arc::default(),
             metrics,
         })
     }
@@ -407,6 +410,11 @@ async fn reap(pool: Weak<Pool>, shard: Weak<Shard>) {
 }
 
 impl Lease {
+    /// Memory for long bodies.
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.pool.buffers
+    }
+
     /// Puts HTTP back on a connection that was read without it, at the end of an answer.
     pub(crate) fn resume(&mut self, stream: Stream) {
         let begun = pin!(self.pool.connector.begin_http1(stream))

@@ -5,6 +5,7 @@
 //	s3load multipart  one large multipart upload, many parts at once
 //	s3load get        one download: time to first byte and throughput
 //	s3load head       one request without a body in its answer, over and over
+//	s3load relay      passes bytes on: the least that any gateway can cost
 //
 // Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Results are one JSON line on stdout.
 // Only the standard library, so that `go run` needs no network.
@@ -23,9 +24,10 @@ func main() {
 		"multipart": runMultipart,
 		"get":       runGet,
 		"head":      runHead,
+		"relay":     runRelay,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: s3load sink|puts|multipart|get|head [flags]")
+		fmt.Fprintln(os.Stderr, "usage: s3load sink|puts|multipart|get|head|relay [flags]")
 		os.Exit(64)
 	}
 	result, err := commands[os.Args[1]](os.Args[2:])
