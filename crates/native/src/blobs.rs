@@ -1,16 +1,27 @@
 //! Large payloads: written once, read in pieces, removed when nothing refers to them any more.
 //!
 //! The engine writes a blob first and then an entry of the [`crate::index::Index`] that names it.
-//! A blob that no entry names (its writer died between the two) is found and removed by the
-//! implementation, not by the engine.
+//!
+//! **Which blobs are live.** A blob lives while an entry names it; `crate::indexed::References`
+//! walks the index and gives the ids of all that do. The engine removes a blob once the entry that
+//! named it is durably gone. What it could not remove (its process ended between the two, or
+//! before the entry was written) is swept by the implementation, which lists its blobs *first*,
+//! walks the references after, and removes those that it listed and nobody named. A blob is
+//! named within [`UNNAMED_TIME_MAX`] of its `finish` or never, so younger ones are let be; an
+//! implementation that has one process alone may sweep all of them when it opens, before any
+//! write.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_store::{Body, Error};
 
 use crate::index::Route;
+
+/// Time from `finish` to the entry that names a blob: the engine writes the entry at once, so this
+/// is ample for a slow index; a guess.
+pub const UNNAMED_TIME_MAX: Duration = Duration::from_hours(1);
 
 /// Names a blob in its store, printable, at most 64 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +39,9 @@ pub trait Blobs: Send + Sync + 'static {
     /// Begins a blob for an entry of this route.
     async fn create(&self, route: &Route) -> Result<Box<dyn BlobWriter>, Error>;
 
-    /// Bytes `span` of a blob; the engine asks only for what is within it.
+    /// Bytes `span` of a blob; the engine asks only for what is within it, and never for none. A
+    /// blob that is not there is an error, now or in the body: the engine looks whether its entry
+    /// has changed meanwhile.
     async fn read(&self, route: &Route, blob: &BlobId, span: Range<u64>) -> Result<Body, Error>;
 
     /// Removes a blob; absent is success.

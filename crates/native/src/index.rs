@@ -21,8 +21,14 @@ pub enum Route {
     /// All entries of one route, named by any bytes; an object's route is its bucket and key.
     One(Bytes),
     /// A copy of the entry in every place, so that batches of any route can expect something of
-    /// it: buckets. A batch for it changes one place after another, each in one step; when it
-    /// ends before the last, repeating it finishes it.
+    /// it: buckets. One place is its *home*, always the same: `get` and `range` read it there.
+    ///
+    /// A batch for it changes one place after another, each in one step: one that puts begins at
+    /// home, one that deletes ends there, so whatever is in some place is at home as well (a batch
+    /// does one of the two, and has no counters). [`Expect::NoneBefore`] is judged in each place
+    /// in one step with the change there, all else at home alone. When the batch ends before the
+    /// last place, by a fault or because a place has what is not expected, the places before it
+    /// stay changed: whoever asked for it repeats it, or puts the entry again.
     Every,
 }
 
@@ -72,7 +78,7 @@ pub enum Expect {
     /// There is one, last changed then.
     At(Sequence),
     /// There is no entry from the name to this one, itself excluded, in the place that the batch
-    /// is for; with [`Route::Every`] in none.
+    /// is for; with [`Route::Every`], in each place in turn.
     NoneBefore(Bytes),
 }
 
@@ -109,7 +115,7 @@ pub enum Payload {
     None,
     /// It has this one, at most [`Index::payload_bytes_max`] bytes.
     Inline(Bytes),
-    /// It keeps the one it has.
+    /// It keeps the one it has; an entry that was not there has none.
     Keep,
 }
 
@@ -118,7 +124,8 @@ pub enum Payload {
 pub enum Applied {
     /// It happened and is durable; every name in it was changed at this number.
     Done(Sequence),
-    /// Nothing happened: what is at this place of `expects` does not hold.
+    /// Nothing happened (but see [`Route::Every`]): what is at this place of `expects` does not
+    /// hold, the first of those that do not.
     Unexpected {
         /// Place in [`Batch::expects`].
         expect_index: usize,
@@ -129,8 +136,51 @@ pub enum Applied {
 pub const NAME_BYTES_MAX: usize = 2048;
 /// Bytes of a value: system headers, user metadata (2 KiB in S3) and tags, with room to spare.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
-/// Changes of one batch: completing an upload forgets its 10,000 parts.
+/// Changes of one batch: a multipart object that is replaced forgets its 10,000 parts.
 pub const CHANGES_MAX: usize = 10_010;
+/// Expectations of one batch: completing an upload expects each of its 10,000 parts as it was.
+pub const EXPECTS_MAX: usize = 10_010;
+
+impl Batch {
+    /// Refuses what is beyond the limits; every implementation asks this before anything else.
+    ///
+    /// # Errors
+    /// `Internal`: the engine asked for what it must not.
+    pub fn check(&self, payload_bytes_max: usize) -> Result<(), Error> {
+        let names = self.expects.iter().map(|(name, _)| name);
+        let mut within = self.expects.len() <= EXPECTS_MAX
+            && self.changes.len() <= CHANGES_MAX
+            && names.clone().all(|name| name.len() <= NAME_BYTES_MAX);
+        for change in &self.changes {
+            within &= match change {
+                Change::Put {
+                    name,
+                    value,
+                    payload,
+                } => {
+                    let payload_bytes = match payload {
+                        Payload::None | Payload::Keep => 0,
+                        Payload::Inline(bytes) => bytes.len(),
+                    };
+                    name.len() <= NAME_BYTES_MAX
+                        && value.len() <= VALUE_BYTES_MAX
+                        && payload_bytes <= payload_bytes_max
+                }
+                Change::Delete { name } | Change::Count { counter: name, .. } => {
+                    name.len() <= NAME_BYTES_MAX
+                }
+            };
+        }
+        if within {
+            Ok(())
+        } else {
+            Err(Error::internal(
+                "apply a batch",
+                "it is beyond the limits of an index",
+            ))
+        }
+    }
+}
 
 /// Keeps entries in the order of their names.
 ///
@@ -145,12 +195,14 @@ pub const CHANGES_MAX: usize = 10_010;
 ///   that a batch may or may not have happened, and then later reads tell. After a fault of the
 ///   media nothing more is acknowledged.
 /// - **Cancel-safe.** A dropped future of `apply` leaves the batch done or not, whole.
+/// - **Limited.** A batch that [`Batch::check`] refuses is refused so, and nothing happens.
 #[async_trait]
 pub trait Index: Send + Sync + 'static {
-    /// An entry.
+    /// An entry; for an entry of [`Route::Every`], the one at home.
     async fn get(&self, route: &Route, name: &[u8], want: Want) -> Result<Option<Entry>, Error>;
 
-    /// The first `1..=entries_max` entries of `names`, without payloads; none at the end.
+    /// The first entries of `names`, `1..=entries_max` of them, without payloads; fewer than asked
+    /// for do not mean the end, none do. `entries_max` is at least 1.
     async fn range(&self, names: Range<Bytes>, entries_max: usize) -> Result<Vec<Entry>, Error>;
 
     /// Changes entries of one route.
