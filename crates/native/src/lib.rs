@@ -20,6 +20,7 @@
 //! | [`listing`] | listings from an ordered cursor: prefix, delimiter, continuation |
 //! | [`index`], [`blobs`], [`leases`] | what an engine of our own is built on |
 //! | [`memory`] | the engine in memory |
+//! | `contract` | with feature `testing`: what every index, blobs and leases must do |
 //!
 //! Not here: authentication, decoding and verification of payloads (the edge did that), and
 //! whatever else of S3 is not named in [`Native`]: it answers `NotImplemented`.
@@ -27,6 +28,8 @@
 mod answer;
 mod attributes;
 pub mod blobs;
+#[cfg(any(test, feature = "testing"))]
+pub mod contract;
 pub mod engine;
 pub mod gate;
 pub mod index;

@@ -4,6 +4,16 @@
 //! whoever wants one that forgets when the process ends. It holds every object whole; only memory
 //! limits it.
 
+mod blobs;
+mod index;
+mod leases;
+#[cfg(test)]
+mod tests;
+
+pub use blobs::MemoryBlobs;
+pub use index::MemoryIndex;
+pub use leases::MemoryLeases;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     convert::Infallible,
