@@ -228,7 +228,8 @@ impl Disk {
         // Before the work; it is judged again with the key's lock.
         self.check(object, &gate, Act::Write)?;
         let staged = self.assemble(object, id, &parts)?;
-        let of_object: Vec<_> = parts.iter().map(|part| part.of_object(&upload)).collect();
+        let choice = upload.checksum.choice;
+        let of_object: Vec<_> = parts.iter().map(|part| part.of_object(choice)).collect();
         let dated = |modified_ms| ObjectRecord {
             modified_ms,
             ..record

@@ -2,9 +2,10 @@
 //!
 //! [`Native`] is a [`forebay_store::Store`] over an [`Engine`]: it reads typed requests, judges
 //! conditions and ranges, assembles listings, checks multipart lists, and writes the answers. An
-//! engine only keeps bytes and [`record`]s, atomically per key. [`MemoryStore`] is the engine in
-//! memory: simple, correct, and the reference model for the tests of all layers. The directory
-//! store is another one, in a crate of its own.
+//! engine only keeps bytes and [`record`]s, atomically per key. [`Indexed`] is the engine of our
+//! own stores, over an ordered index and blobs; [`MemoryStore`] is that engine over a plain map:
+//! simple, correct, and the reference model for the tests of all layers. The directory store is
+//! another engine, in a crate of its own.
 //!
 //! The typed layer is our own and not crate `s3s`, which was looked at: its way in is a whole HTTP
 //! service, so each request would be taken apart twice; it refuses where S3 ignores (a malformed
@@ -19,7 +20,8 @@
 //! | [`reading`], [`gate`] | conditions and ranges of reads; conditions of writes |
 //! | [`listing`] | listings from an ordered cursor: prefix, delimiter, continuation |
 //! | [`index`], [`blobs`], [`leases`] | what an engine of our own is built on |
-//! | [`memory`] | the engine in memory |
+//! | [`indexed`] | the engine over these |
+//! | [`memory`] | these in memory, and the store of them |
 //! | `contract` | with feature `testing`: what every index, blobs and leases must do |
 //!
 //! Not here: authentication, decoding and verification of payloads (the edge did that), and
@@ -32,7 +34,9 @@ pub mod blobs;
 pub mod contract;
 pub mod engine;
 pub mod gate;
+mod ids;
 pub mod index;
+pub mod indexed;
 pub mod ingest;
 pub mod leases;
 pub mod listing;
@@ -46,5 +50,6 @@ mod tags;
 mod xml;
 
 pub use engine::Engine;
+pub use indexed::Indexed;
 pub use memory::MemoryStore;
 pub use operations::{Native, Settings};

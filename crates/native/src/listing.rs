@@ -1,7 +1,8 @@
 //! Listings: one page of keys in byte order, with prefix and delimiter, from an ordered cursor.
 //!
-//! An engine gives a [`Cursor`]; [`Scan::page`] asks it only for keys it needs: past a common
-//! prefix it seeks, so a page costs its entries and not the keys behind them.
+//! A [`Draft`] makes a page of the keys it is offered, and tells which key it needs next: past a
+//! common prefix it seeks, so a page costs its entries and not the keys behind them. An engine that
+//! may block gives a [`Cursor`], which [`Scan::page`] asks.
 
 use forebay_s3::{
     checksum::{Algorithm, Kind},
@@ -135,38 +136,100 @@ pub trait Cursor {
     fn describe(&mut self, key: &str) -> Result<Option<Summary>, Self::Error>;
 }
 
+/// A page being made: tells where to look next, and is offered the key that is there.
+///
+/// It neither reads nor waits, so that any source of keys can feed it: [`Scan::page`] does from a
+/// [`Cursor`].
+#[derive(Debug)]
+pub struct Draft<'a> {
+    scan: &'a Scan,
+    page: Page,
+    from: Bound,
+    is_done: bool,
+}
+
+/// What a [`Draft`] makes of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// It is an entry: [`Draft::add`] it, unless it is gone by now.
+    Object,
+    /// It is rolled up with others, or is not on the page.
+    Passed,
+}
+
+impl Draft<'_> {
+    /// Where the next key is to be looked for; `None` when the page is done. Without a key there
+    /// or after it, the page is done as well.
+    pub fn from(&self) -> Option<&Bound> {
+        (!self.is_done).then_some(&self.from)
+    }
+
+    /// Room for entries.
+    pub fn entries_left(&self) -> usize {
+        self.scan.entries_max - self.page.entries.len()
+    }
+
+    /// Takes the first key that is not before [`Draft::from`].
+    pub fn offer(&mut self, key: &str) -> Offered {
+        let Some(rest) = key.strip_prefix(self.scan.prefix.as_str()) else {
+            self.is_done = true;
+            return Offered::Passed;
+        };
+        if self.entries_left() == 0 {
+            self.is_done = true;
+            self.page.next = Some(self.from.clone());
+            return Offered::Passed;
+        }
+        let delimiter = self.scan.delimiter.as_deref();
+        if let Some(end) = delimiter.and_then(|d| Some(rest.find(d)? + d.len())) {
+            let common = &key[..self.scan.prefix.len() + end];
+            self.from = Bound::past_prefix(common);
+            self.page.entries.push(Entry::Prefix(common.to_owned()));
+            return Offered::Passed;
+        }
+        self.from = Bound::after(key);
+        Offered::Object
+    }
+
+    /// Adds the key that was offered last.
+    pub fn add(&mut self, key: String, summary: Summary) {
+        self.page.entries.push(Entry::Object { key, summary });
+    }
+
+    /// The page.
+    pub fn into_page(self) -> Page {
+        self.page
+    }
+}
+
 impl Scan {
+    /// A page with nothing on it yet.
+    pub fn draft(&self) -> Draft<'_> {
+        Draft {
+            scan: self,
+            page: Page::default(),
+            from: self.from.clone().max(Bound::at(&self.prefix)),
+            is_done: self.entries_max == 0,
+        }
+    }
+
     /// Reads one page.
     ///
     /// # Errors
     /// The cursor's own.
     pub fn page<C: Cursor>(&self, cursor: &mut C) -> Result<Page, C::Error> {
-        let mut page = Page::default();
-        if self.entries_max == 0 {
-            return Ok(page);
-        }
-        let mut from = self.from.clone().max(Bound::at(&self.prefix));
-        while let Some(key) = cursor.seek(&from)? {
-            let Some(rest) = key.strip_prefix(self.prefix.as_str()) else {
+        let mut draft = self.draft();
+        while let Some(from) = draft.from() {
+            let Some(key) = cursor.seek(from)? else {
                 break;
             };
-            if page.entries.len() == self.entries_max {
-                page.next = Some(from);
-                break;
-            }
-            let delimiter = self.delimiter.as_deref();
-            if let Some(end) = delimiter.and_then(|d| Some(rest.find(d)? + d.len())) {
-                let common = &key[..self.prefix.len() + end];
-                from = Bound::past_prefix(common);
-                page.entries.push(Entry::Prefix(common.to_owned()));
-            } else {
-                from = Bound::after(&key);
-                if let Some(summary) = cursor.describe(&key)? {
-                    page.entries.push(Entry::Object { key, summary });
-                }
+            if draft.offer(&key) == Offered::Object
+                && let Some(summary) = cursor.describe(&key)?
+            {
+                draft.add(key, summary);
             }
         }
-        Ok(page)
+        Ok(draft.into_page())
     }
 }
 

@@ -1,10 +1,5 @@
 //! The operations: typed S3 requests to calls of an engine, and its records to answers.
 
-use std::{
-    hash::{BuildHasher, Hasher, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
-};
-
 use async_trait::async_trait;
 use forebay_s3::{
     code::Code,
@@ -14,7 +9,7 @@ use forebay_s3::{
 };
 use forebay_store::{Clock, Error, Request, Response, Store};
 
-use crate::{Engine, xml};
+use crate::{Engine, ids::Ids, xml};
 
 mod buckets;
 mod completion;
@@ -190,27 +185,5 @@ fn only_null_version(object: &ObjectId) -> Result<(), Error> {
             }
             Err(error)
         }
-    }
-}
-
-/// Makes ids that nobody can guess and that sort by time.
-#[derive(Debug, Default)]
-struct Ids {
-    random: RandomState,
-    count: AtomicU64,
-}
-
-impl Ids {
-    /// 16 hex digits of time and 32 of keyed hash, whose key the operating system chose.
-    fn next(&self, now_ms: i64) -> String {
-        let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let half = |salt: u8| {
-            let mut hasher = self.random.build_hasher();
-            hasher.write_u8(salt);
-            hasher.write_u64(count);
-            hasher.write_i64(now_ms);
-            hasher.finish()
-        };
-        format!("{now_ms:016x}{:016x}{:016x}", half(0), half(1))
     }
 }

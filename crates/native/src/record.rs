@@ -96,9 +96,10 @@ pub struct PartRecord {
 
 impl PartRecord {
     /// What stays known of it once it is a part of an object.
-    pub fn of_object(&self, upload: &UploadRecord) -> PartOfObject {
+    /// `choice` is who chose the upload's checksum.
+    pub fn of_object(&self, choice: Choice) -> PartOfObject {
         // S3 tells the checksums of parts only where the client asked for checksums.
-        let checksum = match upload.checksum.choice {
+        let checksum = match choice {
             Choice::Client => Some(self.checksum),
             Choice::Default => None,
         };
