@@ -21,8 +21,10 @@
 //!
 //! **A bucket ends** while writers come. Its mark is deleted in every place, each of which must be
 //! without objects in that same step; then its entry is, if it is the same still. A writer that
-//! does not find the mark, but the bucket, gives it another mark: first in every place, then in
-//! the entry, so that of an ending and a new mark only one comes to pass, and what ends is empty.
+//! does not find the mark, but the bucket, gives it another: puts the new mark in every place,
+//! deletes the old one in every place, and then changes the entry, if it is the same still. So of
+//! an ending and a new mark only one comes to pass, what ends is empty, and of the marks that
+//! gateways may remember only the last is anywhere.
 //!
 //! **Uploads** end in one step as well: the object's entry comes, the upload's goes, and the
 //! parts stay what and where they are. An upload that is aborted first stops taking parts. Those
@@ -65,6 +67,8 @@ mod references;
 mod replace;
 mod uploads;
 
+#[cfg(any(test, feature = "testing"))]
+pub use entry::check_entry;
 pub use references::References;
 
 /// Looks at an entry that others change meanwhile; with each but the last, somebody else got on.
@@ -77,7 +81,7 @@ pub struct Indexed<I, B> {
     clock: Clock,
     ids: Ids,
     /// Buckets as they were last seen; that the mark holds still, each batch expects.
-    buckets: RwLock<HashMap<BucketName, buckets::Seen>>,
+    buckets: RwLock<HashMap<BucketName, Arc<buckets::Seen>>>,
 }
 
 /// Where everything is.

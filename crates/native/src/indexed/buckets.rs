@@ -1,5 +1,7 @@
 //! Buckets: their entry, and the mark that every write expects.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use forebay_s3::bucket::BucketName;
 use forebay_store::Error;
@@ -18,7 +20,7 @@ const SEEN_MAX: usize = 4096;
 const ENTRIES_MAX: usize = 1000;
 
 /// A bucket as it was seen.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Seen {
     pub(super) entry: BucketEntry,
     sequence: Sequence,
@@ -37,7 +39,7 @@ impl Seen {
 
 impl<I: Index, B: Blobs> Indexed<I, B> {
     /// The bucket as it is now.
-    pub(super) async fn look_at_bucket(&self, name: &BucketName) -> Result<Seen, Error> {
+    pub(super) async fn look_at_bucket(&self, name: &BucketName) -> Result<Arc<Seen>, Error> {
         match self.find_bucket(name).await? {
             Some(seen) => Ok(seen),
             None => Err(refuse::no_such_bucket(name)),
@@ -45,7 +47,7 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
     }
 
     /// The bucket as it was seen once; what must not be stale expects its mark.
-    pub(super) async fn remembered_bucket(&self, name: &BucketName) -> Result<Seen, Error> {
+    pub(super) async fn remembered_bucket(&self, name: &BucketName) -> Result<Arc<Seen>, Error> {
         let remembered = self.buckets.read().get(name).cloned();
         match remembered {
             Some(seen) => Ok(seen),
@@ -53,7 +55,7 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
         }
     }
 
-    async fn find_bucket(&self, name: &BucketName) -> Result<Option<Seen>, Error> {
+    async fn find_bucket(&self, name: &BucketName) -> Result<Option<Arc<Seen>>, Error> {
         let (route, place) = (names::bucket_route(name), names::bucket(name));
         let Some(found) = self.index().get(&route, &place, Want::Value).await? else {
             self.buckets.write().remove(name);
@@ -61,16 +63,16 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
         };
         let entry = BucketEntry::decode(&found.value)?;
         let mark = names::mark(name, &entry.mark);
-        let seen = Seen {
+        let seen = Arc::new(Seen {
             entry,
             sequence: found.sequence,
             mark,
-        };
+        });
         let mut buckets = self.buckets.write();
         if buckets.len() >= SEEN_MAX {
             buckets.clear();
         }
-        buckets.insert(name.clone(), seen.clone());
+        buckets.insert(name.clone(), Arc::clone(&seen));
         Ok(Some(seen))
     }
 
@@ -104,20 +106,21 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
             birth: self.ids.next(now_ms),
             mark: self.ids.next(now_ms),
         };
-        if self.publish(name, entry, Expect::Absent).await? {
+        if self.publish(name, None, entry).await? {
             Ok(())
         } else {
             Err(refuse::bucket_exists(name))
         }
     }
 
-    /// Writes the bucket's entry once its mark is in every place; `false` when the entry there is
-    /// not as expected, and then the mark is of no use to anybody.
+    /// Writes the bucket's entry once its mark is in every place, and that of the entry it replaces
+    /// is in none: whoever remembers that one must not write by it any more. `false` when the
+    /// entry to replace is not there, and then the new mark is of no use to anybody.
     async fn publish(
         &self,
         name: &BucketName,
+        old: Option<&Seen>,
         entry: BucketEntry,
-        expect: Expect,
     ) -> Result<bool, Error> {
         let mark = names::mark(name, &entry.mark);
         let put = |name: Bytes, value: Bytes| Change::Put {
@@ -130,6 +133,13 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
             changes: vec![put(mark.clone(), Bytes::new())],
         };
         self.index().apply(&Route::Every, everywhere).await?;
+        let expect = match old {
+            None => Expect::Absent,
+            Some(old) => {
+                self.delete_mark(old.mark.clone()).await?;
+                Expect::At(old.sequence)
+            }
+        };
         let here = Batch {
             expects: vec![(names::bucket(name), expect)],
             changes: vec![put(names::bucket(name), entry.encode()?)],
@@ -138,19 +148,21 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
         match applied {
             Applied::Done(_) => Ok(true),
             Applied::Unexpected { .. } => {
-                self.delete_mark(mark).await;
+                // Nobody ever learns of it, so that it may as well stay.
+                let _unneeded = self.delete_mark(mark).await;
                 Ok(false)
             }
         }
     }
 
-    /// Deletes a mark that no entry names; one that stays is a few bytes that mean nothing.
-    async fn delete_mark(&self, mark: Bytes) {
+    /// Deletes a mark in every place.
+    async fn delete_mark(&self, mark: Bytes) -> Result<(), Error> {
         let delete = Batch {
             expects: Vec::new(),
             changes: vec![Change::Delete { name: mark }],
         };
-        let _means_nothing = self.index().apply(&Route::Every, delete).await;
+        self.index().apply(&Route::Every, delete).await?;
+        Ok(())
     }
 
     /// Sees to it that a write that did not find this mark finds one, if there is the bucket.
@@ -161,11 +173,10 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
         }
         let entry = BucketEntry {
             mark: self.ids.next(self.now_ms()),
-            ..now.entry
+            ..now.entry.clone()
         };
-        if self.publish(name, entry, Expect::At(now.sequence)).await? {
-            self.delete_mark(now.mark).await;
-        }
+        // If somebody else was first, there is another mark as well, or no bucket.
+        self.publish(name, Some(&now), entry).await?;
         self.look_at_bucket(name).await?;
         Ok(())
     }
@@ -200,7 +211,9 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
             let applied = self.index().apply(&names::bucket_route(name), end).await?;
             if matches!(applied, Applied::Done(_)) {
                 self.buckets.write().remove(name);
-                return self.sweep_uploads(name).await;
+                // What is left of them is swept when there is a bucket of that name again.
+                let _swept_later = self.sweep_uploads(name).await;
+                return Ok(());
             }
             // A writer has given it another mark meanwhile.
         }

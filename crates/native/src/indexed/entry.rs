@@ -236,3 +236,177 @@ fn unframed<'v, T: Deserialize<'v>>(value: &'v [u8]) -> Result<(u8, &'v str, T),
 fn unreadable(reason: &'static str) -> Error {
     Error::internal("read an entry", reason)
 }
+
+/// Panics unless these bytes, read as each kind of entry, are none or print and read the same.
+///
+/// # Panics
+/// When they do not.
+#[cfg(any(test, feature = "testing"))]
+pub fn check_entry(value: &[u8]) {
+    const WHY: &str = "what was read can be written";
+    if let Ok(read) = ObjectEntry::decode(value) {
+        let again = ObjectEntry::encode(&read.record, &read.kept).expect(WHY);
+        assert_eq!(ObjectEntry::decode(&again).expect(WHY), read);
+    }
+    if let Ok(read) = PartEntry::decode(value) {
+        let again = read.encode().expect(WHY);
+        assert_eq!(PartEntry::decode(&again).expect(WHY), read);
+    }
+    if let Ok(read) = UploadEntry::decode(value) {
+        let again = read.encode().expect(WHY);
+        assert_eq!(UploadEntry::decode(&again).expect(WHY), read);
+    }
+    if let Ok(read) = BucketEntry::decode(value) {
+        let again = read.encode().expect(WHY);
+        assert_eq!(BucketEntry::decode(&again).expect(WHY), read);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Attributes, UploadChecksum};
+    use forebay_s3::etag::ETag;
+    use proptest::{collection::vec, prelude::*};
+
+    fn object(kept: Kept) -> ObjectEntry {
+        let attributes = Attributes {
+            user: [("a".into(), "b".into())].into(),
+            ..Attributes::default()
+        };
+        let record = ObjectRecord {
+            etag: ETag::strong("x").unwrap(),
+            size_bytes: 3,
+            modified_ms: 4,
+            attributes,
+            checksum: None,
+            part_count: None,
+            upload_id: None,
+        };
+        ObjectEntry { record, kept }
+    }
+
+    fn part(blob: Option<BlobId>) -> PartEntry {
+        let record = PartRecord {
+            number: 7,
+            size_bytes: 3,
+            md5: [0xab; 16],
+            checksum: Checksum::of(Algorithm::Crc32, b"abc"),
+            modified_ms: 4,
+        };
+        PartEntry { record, blob }
+    }
+
+    fn upload(state: UploadState) -> UploadEntry {
+        let record = UploadRecord {
+            id: "i".into(),
+            key: "k".into(),
+            initiated_ms: 4,
+            attributes: Attributes::default(),
+            checksum: UploadChecksum::DEFAULT,
+        };
+        UploadEntry {
+            record,
+            birth: "one".into(),
+            state,
+        }
+    }
+
+    /// The bytes of docs/formats.md, version 1: what was written once is read for ever.
+    #[test]
+    fn values_are_the_bytes_that_they_were() {
+        let blob = || BlobId("id".into());
+        let parts = |choice| Kept::Parts {
+            upload_id: "up".into(),
+            choice,
+        };
+        let json = r#"{"etag":"x","size":3,"modified":4,"meta":{"a":"b"}}"#;
+        for (kept, frame) in [
+            (Kept::Beside, "\u{1}\0\0"),
+            (Kept::Blob(blob()), "\u{1}\u{1}\u{2}id"),
+            (parts(Choice::Client), "\u{1}\u{2}\u{2}up"),
+            (parts(Choice::Default), "\u{1}\u{3}\u{2}up"),
+        ] {
+            let entry = object(kept);
+            let value = ObjectEntry::encode(&entry.record, &entry.kept).unwrap();
+            assert_eq!(value, format!("{frame}{json}"));
+            assert_eq!(ObjectEntry::decode(&value).unwrap(), entry);
+        }
+        let json = concat!(
+            r#"{"number":7,"size":3,"md5":"abababababababababababababababab","#,
+            r#""checksum":"CRC32:NSRBwg==","modified":4}"#
+        );
+        for (blob, frame) in [(None, "\u{1}\0\0"), (Some(blob()), "\u{1}\u{1}\u{2}id")] {
+            let value = part(blob.clone()).encode().unwrap();
+            assert_eq!(value, format!("{frame}{json}"));
+            assert_eq!(PartEntry::decode(&value).unwrap(), part(blob));
+        }
+        let json = concat!(
+            r#"{"id":"i","key":"k","initiated":4,"#,
+            r#""checksum":"CRC64NVME FULL_OBJECT default"}"#
+        );
+        for (state, frame) in [
+            (UploadState::Open, "\u{1}\0\u{3}one"),
+            (UploadState::Aborted, "\u{1}\u{1}\u{3}one"),
+        ] {
+            let value = upload(state).encode().unwrap();
+            assert_eq!(value, format!("{frame}{json}"));
+            assert_eq!(UploadEntry::decode(&value).unwrap(), upload(state));
+        }
+        let entry = BucketEntry {
+            created_ms: 4,
+            birth: "one".into(),
+            mark: "two".into(),
+        };
+        let value = entry.encode().unwrap();
+        let json = r#"{"created":4,"birth":"one","mark":"two"}"#;
+        assert_eq!(value, format!("\u{1}\0\0{json}"));
+        assert_eq!(BucketEntry::decode(&value).unwrap(), entry);
+    }
+
+    #[test]
+    fn attributes_beyond_a_value_are_refused() {
+        let mut entry = object(Kept::Beside);
+        let long = "x".repeat(VALUE_BYTES_MAX);
+        entry
+            .record
+            .attributes
+            .headers
+            .insert("expires".into(), long);
+        let refused = ObjectEntry::encode(&entry.record, &entry.kept);
+        let code = refused.err().and_then(|error| match error {
+            Error::Refused(refusal) => Some(refusal.code),
+            _ => None,
+        });
+        assert_eq!(code, Some(Code::MetadataTooLarge));
+    }
+
+    proptest! {
+        /// Goal: bytes of anybody are an entry or an error, never a panic, and what is read prints
+        /// and reads the same.
+        #[test]
+        fn any_bytes_are_an_entry_or_an_error(
+            noise in vec(any::<u8>(), 0..40),
+            at in 0_usize..200,
+            change in any::<u8>(),
+        ) {
+            let entry = object(Kept::Blob(BlobId("id".into())));
+            let mut values = vec![noise];
+            let written = [
+                ObjectEntry::encode(&entry.record, &entry.kept),
+                part(None).encode(),
+                upload(UploadState::Open).encode(),
+            ];
+            for value in written {
+                let mut value = value.unwrap().to_vec();
+                let cut = at % value.len();
+                values.push(value[..cut].to_vec());
+                value[cut] = change;
+                values.push(value);
+            }
+            for value in values {
+                check_entry(&value);
+            }
+        }
+    }
+}

@@ -33,8 +33,6 @@ pub(super) struct Place {
     pub(super) route: Route,
     /// Its entry.
     pub(super) name: Bytes,
-    /// The entry that is there when its bytes are blobs.
-    pub(super) large: Bytes,
 }
 
 impl Place {
@@ -44,12 +42,15 @@ impl Place {
 
     pub(super) fn at(bucket: &BucketName, key: &str) -> Self {
         let name = joined(OBJECTS, &[bucket.as_str().as_bytes(), &[0], key.as_bytes()]);
-        let route = name.slice(OBJECTS.len()..);
         Self {
-            large: joined(LARGE, &[&route]),
-            route: Route::One(route),
+            route: Route::One(name.slice(OBJECTS.len()..)),
             name,
         }
+    }
+
+    /// The entry that is there when its bytes are blobs.
+    pub(super) fn large(&self) -> Bytes {
+        joined(LARGE, &[&self.name[OBJECTS.len()..]])
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
         let bucket = BucketName::parse(&"b".repeat(63)).unwrap();
         let place = Place::at(&bucket, &"k".repeat(1024));
         let id = "i".repeat(UPLOAD_ID_BYTES_MAX);
-        for name in [&place.name, &place.large, &part(&bucket, &id, 1)] {
+        for name in [&place.name, &place.large(), &part(&bucket, &id, 1)] {
             assert!(name.len() <= crate::index::NAME_BYTES_MAX);
         }
     }

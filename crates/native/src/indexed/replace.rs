@@ -107,7 +107,7 @@ impl Replacement<'_> {
 
     /// Its changes, over what is there: the bucket's mark is expected first, the object second.
     fn batch(&self, bucket: &buckets::Seen, base: &Base) -> Batch {
-        let Place { name, large, .. } = self.place;
+        let (name, large) = (&self.place.name, self.place.large());
         let mut expects = Vec::with_capacity(3 + self.expects.len());
         expects.push((bucket.mark.clone(), Expect::Present));
         match base {
@@ -131,14 +131,12 @@ impl Replacement<'_> {
         });
         if let Some(value) = self.to.as_ref().and_then(|new| new.large.clone()) {
             changes.push(Change::Put {
-                name: large.clone(),
+                name: large,
                 value,
                 payload: Payload::None,
             });
         } else if matches!(base, Base::Seen(old) if old.large == Large::Yes) {
-            changes.push(Change::Delete {
-                name: large.clone(),
-            });
+            changes.push(Change::Delete { name: large });
         }
         if let Base::Seen(old) = base {
             let deletes = old.parts.iter().cloned();

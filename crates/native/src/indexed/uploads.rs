@@ -168,12 +168,14 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
         if replaced == Replaced::TooMany {
             // The object that it replaces has thousands of parts, as this upload has of parts that
             // its completion does not name: these go in a step of their own.
-            asked.changes.truncate(1);
             let rest = Batch {
                 expects: vec![at],
-                changes: split.deletes(&upload.name).split_off(1),
+                changes: asked.changes.split_off(1),
             };
-            let _replace_tells = self.index().apply(&place.route, rest).await?;
+            let applied = self.index().apply(&place.route, rest).await?;
+            if let Applied::Done(_) = applied {
+                self.discard(&place.route, split.blobs.drain(..)).await;
+            }
             replaced = self.replace(&asked).await?;
         }
         match replaced {
@@ -242,7 +244,7 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
             for found in found {
                 // Looked at after the upload was seen: a birth never comes back.
                 let birth = match self.look_at_bucket(bucket).await {
-                    Ok(seen) => Some(seen.entry.birth),
+                    Ok(seen) => Some(seen.entry.birth.clone()),
                     Err(Error::Refused(_)) => None,
                     Err(error) => return Err(error),
                 };
