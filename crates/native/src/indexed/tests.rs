@@ -36,6 +36,7 @@ use crate::{
 
 mod costs;
 mod faults;
+mod interleavings;
 mod model;
 mod storms;
 
