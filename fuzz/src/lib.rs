@@ -27,6 +27,8 @@ pub mod form_policy;
 #[cfg(feature = "gateway")]
 pub mod fs_names;
 mod input;
+#[cfg(feature = "native")]
+pub mod native_entry;
 pub mod policy;
 #[cfg(feature = "origin")]
 pub mod profile;
@@ -65,5 +67,6 @@ targets! {
     #[cfg(feature = "cache")] disk_segment
     #[cfg(feature = "gateway")] config
     #[cfg(feature = "gateway")] fs_names
+    #[cfg(feature = "native")] native_entry
     #[cfg(feature = "origin")] profile
 }
