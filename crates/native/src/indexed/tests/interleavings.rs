@@ -4,10 +4,14 @@ use forebay_s3::{checksum::Algorithm, code::Code, operation::ObjectId};
 use forebay_store::{Body, Error};
 use futures_util::FutureExt as _;
 
-use super::{Engine, World, bucket, code, get, object, put, upload_record};
+use super::{
+    super::names::{self, Place},
+    Engine, World, bucket, code, get, object, put, upload_record,
+};
 use crate::{
     engine::{Completion, Engine as _, PartPlace},
     gate::Gate,
+    index::{Batch, Change, Index as _, Payload},
     ingest::Ingest,
     record::{Attributes, ObjectRecord, PartRecord},
 };
@@ -179,4 +183,37 @@ async fn an_upload_aborted_at_any_moment_of_its_completion_ends_one_way() {
             return;
         }
     }
+}
+
+/// Goal: an upload that a bucket left behind is none of the next bucket of that name.
+/// Method: its entry is put back once both are there, as if whoever ended the bucket had died.
+#[tokio::test]
+async fn an_upload_of_an_earlier_bucket_is_gone_and_swept() {
+    let id = object(&bucket("abc"), "k");
+    let (world, one, other, _) = uploading(&id).await;
+    let uploads = names::uploads(&id.bucket);
+    let left = world.index.range(uploads, 10).await.unwrap();
+    one.delete_bucket(&id.bucket).await.unwrap();
+    assert_eq!(world.there().len(), 0);
+    one.create_bucket(&id.bucket).await.unwrap();
+    let back = Batch {
+        expects: Vec::new(),
+        changes: vec![Change::Put {
+            name: left[0].name.clone(),
+            value: left[0].value.clone(),
+            payload: Payload::None,
+        }],
+    };
+    world
+        .index
+        .apply(&Place::of(&id).route, back)
+        .await
+        .unwrap();
+    assert_eq!(other.uploads(&id.bucket).await.unwrap(), []);
+    let found = other.upload(&id, "upload").await;
+    assert_eq!(codes(found), Err(Code::NoSuchUpload));
+    let written = part(&other, &id, b"1").await;
+    assert_eq!(codes(written), Err(Code::NoSuchUpload));
+    one.delete_bucket(&id.bucket).await.unwrap();
+    assert_eq!(world.names("u/").await.len(), 0);
 }
