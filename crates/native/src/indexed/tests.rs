@@ -18,12 +18,13 @@ use forebay_s3::{
     bucket::BucketName, checksum::Algorithm, code::Code, etag::ETagList, key::ObjectKey,
     operation::ObjectId,
 };
-use forebay_store::{Body, Clock, Error};
+use forebay_store::{Body, Clock, Error, Store, contract};
 use http_body::{Body as HttpBody, Frame};
 use parking_lot::Mutex;
 
 use super::{Indexed, References};
 use crate::{
+    Native, Settings,
     blobs::{BlobId, BlobWriter, Blobs},
     engine::{Engine as _, NewObject},
     gate::{Absent, Gate},
@@ -235,6 +236,17 @@ fn code(error: &Error) -> Option<Code> {
         Error::Refused(refusal) => Some(refusal.code),
         _ => None,
     }
+}
+
+/// Almost every body is a blob here, and bucket and key lie in different places.
+#[tokio::test]
+async fn an_index_in_many_places_makes_a_store() {
+    let (world, clock) = (World::spread(3), Clock::system());
+    let native = Native::new(world.engine(), clock, Settings::default());
+    let store: Arc<dyn Store> = Arc::new(native);
+    contract::check(async || Arc::clone(&store)).await;
+    // Requests that the suite gives up may leave blobs, which a sweep finds by their names.
+    assert!(world.named().await.is_subset(&world.there()));
 }
 
 /// A body in pieces of three bytes, whose length nobody is told.

@@ -111,10 +111,18 @@ impl<I: Index, B: Blobs> Indexed<I, B> {
         let mut uploads = Vec::new();
         let mut left = names::uploads(bucket);
         while let Some(found) = self.next_uploads(&mut left).await? {
-            let open = found.into_iter().filter(|found| {
-                found.entry.state == UploadState::Open && found.entry.birth == seen.entry.birth
-            });
-            uploads.extend(open.map(|found| found.entry.record));
+            for found in found {
+                match found.entry.state {
+                    UploadState::Open if found.entry.birth == seen.entry.birth => {
+                        uploads.push(found.entry.record);
+                    }
+                    UploadState::Open => {}
+                    // Whoever aborted it may be gone, and a client that lists looks for leftovers.
+                    UploadState::Aborted => {
+                        let _swept_later = self.abort(bucket, found).await;
+                    }
+                }
+            }
         }
         Ok(uploads)
     }

@@ -217,3 +217,26 @@ async fn an_upload_of_an_earlier_bucket_is_gone_and_swept() {
     one.delete_bucket(&id.bucket).await.unwrap();
     assert_eq!(world.names("u/").await.len(), 0);
 }
+
+#[tokio::test]
+async fn an_abort_that_was_cut_is_finished_by_whoever_lists_or_aborts_again() {
+    let id = object(&bucket("abc"), "k");
+    for polls in 0.. {
+        let (world, one, other, _) = uploading(&id).await;
+        let given_up = {
+            let mut aborting = std::pin::pin!(one.abort_upload(&id, "upload"));
+            (0..polls).all(|_| aborting.as_mut().now_or_never().is_none())
+        };
+        let listed = other.uploads(&id.bucket).await.unwrap();
+        if !listed.is_empty() {
+            other.abort_upload(&id, "upload").await.unwrap();
+        }
+        for kind in ["u/", "p/"] {
+            assert_eq!(world.names(kind).await.len(), 0, "after {polls} polls");
+        }
+        assert_eq!(world.named().await.len(), 0);
+        if !given_up {
+            return;
+        }
+    }
+}
