@@ -1,7 +1,8 @@
 //! Whose folder it is: made, recognised and locked before anything in it is touched.
 //!
-//! A file `forebay-disk` marks the folder as ours and carries the lock. Nothing else is ever
-//! removed than files that are named as segments are, in a folder that is marked.
+//! A file named for what the folder is (`forebay-disk`) marks it as ours and carries the lock.
+//! Nothing else is ever removed than files that are named as segments are, in a folder that is
+//! marked.
 
 use std::{
     fs::File,
@@ -16,10 +17,19 @@ use rustix::{
     io::Errno,
 };
 
-use crate::format::VERSION;
+/// What a folder is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Purpose {
+    /// The file that marks it, and its first word.
+    pub marker: &'static str,
+    /// Of all formats in it.
+    pub version: u32,
+    /// What it is, for people: "a cache of Forebay".
+    pub noun: &'static str,
+    /// What to do with one of a version that this program does not know.
+    pub remedy: &'static str,
+}
 
-/// The file that marks a folder.
-const MARKER: &str = "forebay-disk";
 /// What file systems put into an empty one.
 const LOST_AND_FOUND: &str = "lost+found";
 /// The marker is a few dozen bytes.
@@ -45,23 +55,24 @@ pub enum OpenError {
         holder: String,
     },
     /// There are files in it that the store has not made.
-    #[error(
-        "{path} is not empty and not a cache of Forebay ({found} is in it); name an empty folder"
-    )]
+    #[error("{path} is not empty and not {noun} ({found} is in it); name an empty folder")]
     Foreign {
         /// The folder.
         path: PathBuf,
+        /// What it should be.
+        noun: &'static str,
         /// One of the files.
         found: String,
     },
     /// A newer version of this program has written it.
-    #[error(
-        "{path} has format {found}, and this program knows {VERSION}; use the program that \
-             wrote it, or remove the folder: it is a cache"
-    )]
+    #[error("{path} has format {found}, and this program knows {known}; {remedy}")]
     UnknownVersion {
         /// The folder.
         path: PathBuf,
+        /// The version that this program knows.
+        known: u32,
+        /// What to do.
+        remedy: &'static str,
         /// What it says of its version.
         found: String,
     },
@@ -77,7 +88,7 @@ pub enum OpenError {
 
 /// A folder that belongs to this process until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     /// Open for reading names.
     pub(crate) directory: OwnedFd,
     /// Holds the lock until it is dropped.
@@ -86,7 +97,10 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// Makes or opens, checks and locks the folder.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(path: &Path, purpose: &Purpose) -> Result<Self, OpenError> {
         let unusable = |error: Errno| OpenError::Unusable {
             path: path.to_owned(),
             source: error.into(),
@@ -97,13 +111,14 @@ impl Folder {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(unusable)?;
-        if let Some(found) = stranger(&directory).map_err(unusable)? {
-            let path = path.to_owned();
-            return Err(OpenError::Foreign { path, found });
+        if let Some(found) = stranger(&directory, purpose.marker).map_err(unusable)? {
+            let (path, noun) = (path.to_owned(), purpose.noun);
+            return Err(OpenError::Foreign { path, noun, found });
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_bits_truncate(0o600);
-        let marker = rustix::fs::openat(&directory, MARKER, flags, mode).map_err(unusable)?;
+        let marker =
+            rustix::fs::openat(&directory, purpose.marker, flags, mode).map_err(unusable)?;
         let locked = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
         let marker = File::from(marker);
         let mut text = String::new();
@@ -119,12 +134,14 @@ impl Folder {
             }
             Err(error) => return Err(unusable(error)),
         }
-        let first = format!("forebay-disk {VERSION}");
+        let first = format!("{} {}", purpose.marker, purpose.version);
         // An empty one is what a crash may have left of the first start.
         let is_known = text.is_empty() || text.lines().next() == Some(&first);
         if read.is_err() || !is_known {
             return Err(OpenError::UnknownVersion {
                 path: path.to_owned(),
+                known: purpose.version,
+                remedy: purpose.remedy,
                 found: format!("{:?}", text.lines().next().unwrap_or_default()),
             });
         }
@@ -143,12 +160,12 @@ impl Folder {
 }
 
 /// A name in a folder without a marker that nobody but others can have made.
-fn stranger(directory: &OwnedFd) -> Result<Option<String>, Errno> {
+fn stranger(directory: &OwnedFd, marker: &str) -> Result<Option<String>, Errno> {
     let mut found = None;
     for entry in rustix::fs::Dir::read_from(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         match name.as_str() {
-            MARKER => return Ok(None),
+            name if name == marker => return Ok(None),
             "." | ".." | LOST_AND_FOUND => {}
             _ => found = Some(name),
         }

@@ -18,12 +18,13 @@
 //! | `reads` | threads that read |
 //! | `writer`, `recover` | the thread that writes, seals and evicts; what an earlier one left |
 //! | `format` | bytes of segments, pure |
-//! | `device`, `folder` | every call to the disk; whose folder it is |
+//! | [`device`], [`folder`] | every call to the disk; whose folder it is: also for other logs |
+//! | `sim` | a disk that crashes, fails, fills up and hangs, for tests |
 
 mod breaker;
 mod budget;
-mod device;
-mod folder;
+pub mod device;
+pub mod folder;
 mod format;
 mod index;
 pub mod page_store;
@@ -40,6 +41,8 @@ pub mod contract;
 pub mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod promises;
+#[cfg(any(test, feature = "testing"))]
+pub mod sim;
 
 #[cfg(test)]
 mod tests;

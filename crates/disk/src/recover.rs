@@ -17,6 +17,7 @@ use crate::{
     },
     index::SEGMENTS_MAX,
     shelf::Shelf,
+    store::PURPOSE,
     writer,
 };
 
@@ -70,6 +71,8 @@ pub(crate) fn recover(shelf: &Shelf, device: &dyn Device) -> Result<(), OpenErro
         });
         let contents = contents.map_err(|version| OpenError::UnknownVersion {
             path: shelf.settings.folder.clone(),
+            known: PURPOSE.version,
+            remedy: PURPOSE.remedy,
             found: version.to_string(),
         })?;
         for contents in contents.into_iter().flatten() {

@@ -9,8 +9,8 @@ use forebay_telemetry::disk::DiskMetrics;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::{
-    device::{Device, System},
-    folder::{Folder, OpenError},
+    device::{Caching, Device, System},
+    folder::{Folder, OpenError, Purpose},
     format,
     page_store::{PageId, PageStore, Put, Stats, Unwritten},
     reads::{self, Reads},
@@ -18,6 +18,13 @@ use crate::{
     settings::DiskSettings,
     shelf::{Found, OnDisk, SharedShelf, Shelf},
     writer::Writer,
+};
+
+pub(crate) const PURPOSE: Purpose = Purpose {
+    marker: "forebay-disk",
+    version: format::VERSION,
+    noun: "a cache of Forebay",
+    remedy: "use the program that wrote it, or remove the folder: it is a cache",
 };
 
 /// The least segments that a capacity has room for.
@@ -46,7 +53,11 @@ impl DiskPages {
         clock: Clock,
         metrics: DiskMetrics,
     ) -> Result<Self, OpenError> {
-        let device = System::new(Folder::open(&settings.folder)?);
+        let folder = Arc::new(Folder::open(&settings.folder, &PURPOSE)?);
+        let device = System::new(&folder, "segment", Caching::Own).map_err(|source| {
+            let path = settings.folder.clone();
+            OpenError::Unusable { path, source }
+        })?;
         Self::open_on(Arc::new(device), settings, clock, metrics)
     }
 

@@ -5,7 +5,6 @@ mod faults;
 mod folders;
 mod model;
 mod rooms;
-mod sim;
 
 use std::{
     sync::Arc,
@@ -16,7 +15,7 @@ use bytes::Bytes;
 use forebay_store::Clock;
 use forebay_telemetry::disk::DiskMetrics;
 
-use crate::{DiskPages, DiskSettings, PageId, contract, device::Device, memory::MemoryPages};
+use crate::{DiskPages, DiskSettings, PageId, contract, device::Device, memory::MemoryPages, sim};
 
 /// Segments are of 8 KiB, then, and there are eight.
 const CAPACITY: u64 = 64 * 1024;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{
-    Fixture, id, page, settings,
+use super::{Fixture, id, page, settings};
+use crate::{
+    PageId, PageStore as _,
     sim::{Fate, Image, Sim},
 };
-use crate::{PageId, PageStore as _};
 
 #[derive(Debug, Clone, Copy)]
 enum Op {

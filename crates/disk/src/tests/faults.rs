@@ -2,11 +2,12 @@
 
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 
-use super::{
-    CAPACITY, Fixture, id, page, settings,
+use super::{CAPACITY, Fixture, id, page, settings};
+use crate::{
+    DiskSettings, PageStore as _, Put, Refusal, Unwritten,
+    shelf::NO_SPACE_PAUSE,
     sim::{Calls, Sim},
 };
-use crate::{DiskSettings, PageStore as _, Put, Refusal, Unwritten, shelf::NO_SPACE_PAUSE};
 
 /// A store with pages 0 to 7 on its disk.
 async fn filled() -> Fixture<Sim> {
@@ -202,7 +203,7 @@ async fn what_failed_writes_replaced_is_never_shown_again() {
         fixture.store.flush().await.unwrap();
         // What a crash would leave now.
         let count = fixture.device.count();
-        let image = fixture.device.crashed(count, |_| super::sim::Fate::Lost);
+        let image = fixture.device.crashed(count, |_| crate::sim::Fate::Lost);
         let crashed = Fixture::open(Arc::new(Sim::of(image)), settings());
         fixture.store.close().await.unwrap();
         let restarted = Fixture::open(fixture.device, settings());

@@ -10,11 +10,11 @@ use std::{
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*};
 
-use super::{
-    Fixture, id, page, settings,
+use super::{Fixture, id, page, settings};
+use crate::{
+    PageStore as _, Put,
     sim::{Fate, Sim},
 };
-use crate::{PageStore as _, Put};
 
 const IDS: u64 = 12;
 

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{CAPACITY, Fixture, id, page, settings, sim::Sim};
-use crate::{DiskSettings, OpenError, PageStore as _, Put, Refusal};
+use super::{CAPACITY, Fixture, id, page, settings};
+use crate::{DiskSettings, OpenError, PageStore as _, Put, Refusal, sim::Sim};
 
 const MIB: u64 = 1024 * 1024;
 

@@ -1,18 +1,22 @@
 //! A disk that is told to fail, to be full or to hang, and that can be looked at as a crash after
 //! any change would have left it.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::device::Device;
 
 /// Segments as bytes.
-pub(super) type Image = BTreeMap<u64, Vec<u8>>;
+pub type Image = BTreeMap<u64, Vec<u8>>;
 
 /// A change that was made, or a sync.
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+enum Change {
     Make {
         segment: u64,
         bytes: u64,
@@ -36,23 +40,31 @@ pub(super) enum Change {
 
 /// What becomes of a change that was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub enum Fate {
+    /// It is there.
     Kept,
+    /// It is not.
     Lost,
     /// The first half of a write.
     Torn,
+    /// The second half of it.
+    Holed,
 }
 
 /// Calls that a fault is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Calls {
+pub enum Calls {
+    /// Those that read.
     Reads,
+    /// Those that change.
     Writes,
+    /// Those that make changes durable.
     Syncs,
 }
 
+/// The disk.
 #[derive(Debug, Default)]
-pub(super) struct Sim {
+pub struct Sim {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -70,95 +82,119 @@ struct State {
 }
 
 impl Sim {
-    pub(super) fn new() -> Self {
+    /// An empty one.
+    pub fn new() -> Self {
         Self::default()
     }
 
-    pub(super) fn of(image: Image) -> Self {
+    /// One with these segments on it, all durable.
+    pub fn of(image: Image) -> Self {
         let sim = Self::new();
         sim.state.lock().start = image.clone();
         sim.state.lock().image = image;
         sim
     }
 
-    pub(super) fn fail(&self, calls: Calls, kind: io::ErrorKind) {
+    /// Fails such calls from now on.
+    pub fn fail(&self, calls: Calls, kind: io::ErrorKind) {
         self.state.lock().failing = Some((calls, kind));
     }
 
-    pub(super) fn hang(&self, calls: Calls) {
+    /// Lets such calls hang from now on.
+    pub fn hang(&self, calls: Calls) {
         self.state.lock().hanging = Some(calls);
     }
 
     /// Blocks until so many calls hang.
-    pub(super) fn wait_for_hanging(&self, count: usize) {
+    pub fn wait_for_hanging(&self, count: usize) {
         let mut state = self.state.lock();
         while state.hanging_count < count {
             self.changed.wait(&mut state);
         }
     }
 
-    pub(super) fn heal(&self) {
+    /// Fails and hangs no more.
+    pub fn heal(&self) {
         let mut state = self.state.lock();
         (state.failing, state.hanging) = (None, None);
         self.changed.notify_all();
     }
 
     /// From now on, segments take so many bytes at most.
-    pub(super) fn room(&self, bytes: Option<u64>) {
+    pub fn room(&self, bytes: Option<u64>) {
         self.state.lock().room_bytes = bytes;
     }
 
-    pub(super) fn image(&self) -> Image {
+    /// What is there.
+    pub fn image(&self) -> Image {
         self.state.lock().image.clone()
     }
 
     /// Changes what is there behind the store's back.
-    pub(super) fn meddle(&self, change: impl FnOnce(&mut Image)) {
+    pub fn meddle(&self, change: impl FnOnce(&mut Image)) {
         change(&mut self.state.lock().image);
     }
 
     /// Calls so far.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.state.lock().changes.len()
     }
 
     /// The changes of `0..count` that are not durable.
-    pub(super) fn loose(&self, count: usize) -> Vec<usize> {
+    pub fn loose(&self, count: usize) -> Vec<usize> {
         let state = self.state.lock();
-        let durable = |at: usize| {
-            let later = || state.changes[at + 1..count].iter();
-            let is_synced = |by: &dyn Fn(u64) -> bool| {
-                later().any(|c| matches!(c, Change::Sync { segment } if by(*segment)))
-            };
-            match state.changes[at] {
-                Change::Make { .. } | Change::Remove { .. } => is_synced(&|_| true),
-                Change::Write { segment, .. } | Change::Resize { segment, .. } => {
-                    is_synced(&|synced| synced == segment)
+        let (mut segments, mut folders) = (BTreeSet::new(), BTreeSet::new());
+        let mut loose = Vec::new();
+        for (at, change) in state.changes[..count].iter().enumerate().rev() {
+            let is_durable = match change {
+                Change::Make { segment, .. } | Change::Remove { segment } => {
+                    folders.contains(&folder_of(*segment))
                 }
-                Change::Sync { .. } => true,
+                Change::Write { segment, .. } | Change::Resize { segment, .. } => {
+                    segments.contains(segment)
+                }
+                Change::Sync { segment } => {
+                    segments.insert(*segment);
+                    folders.insert(folder_of(*segment));
+                    true
+                }
+            };
+            if !is_durable {
+                loose.push(at);
             }
-        };
-        (0..count).filter(|at| !durable(*at)).collect()
+        }
+        loose.reverse();
+        loose
     }
 
     /// What a crash after the first `count` calls leaves.
-    pub(super) fn crashed(&self, count: usize, fate: impl Fn(usize) -> Fate) -> Image {
-        let loose = self.loose(count);
+    pub fn crashed(&self, count: usize, fate: impl Fn(usize) -> Fate) -> Image {
+        let loose: BTreeSet<usize> = self.loose(count).into_iter().collect();
         let state = self.state.lock();
         let mut image = state.start.clone();
         for (at, change) in state.changes[..count].iter().enumerate() {
-            match (loose.contains(&at).then(|| fate(at)), change) {
-                (Some(Fate::Lost), _) => {}
+            let fate = if loose.contains(&at) {
+                fate(at)
+            } else {
+                Fate::Kept
+            };
+            match (fate, change) {
+                (Fate::Lost, _) => {}
                 (
-                    Some(Fate::Torn),
+                    Fate::Torn | Fate::Holed,
                     Change::Write {
                         segment,
                         offset,
                         bytes,
                     },
                 ) => {
-                    let bytes = bytes[..bytes.len() / 2].to_vec();
-                    let (segment, offset) = (*segment, *offset);
+                    let middle = bytes.len() / 2;
+                    let (skipped, kept) = match fate {
+                        Fate::Holed => (middle, &bytes[middle..]),
+                        _ => (0, &bytes[..middle]),
+                    };
+                    let (segment, offset) = (*segment, *offset + skipped as u64);
+                    let bytes = kept.to_vec();
                     apply(
                         &mut image,
                         &Change::Write {
@@ -168,7 +204,7 @@ impl Sim {
                         },
                     );
                 }
-                _ => apply(&mut image, change),
+                (Fate::Kept | Fate::Torn | Fate::Holed, _) => apply(&mut image, change),
             }
         }
         image
@@ -210,10 +246,76 @@ impl Sim {
     }
 }
 
+/// One of four folders of one disk, whose names become durable apart from each other's.
+#[derive(Debug)]
+struct Part {
+    sim: Arc<Sim>,
+    first: u64,
+}
+
+/// A length, for memory.
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("simulated segments are in memory")
+}
+
+/// Which folder a segment is in.
+fn folder_of(segment: u64) -> u64 {
+    segment >> 62
+}
+
+impl Sim {
+    /// One of four folders, by index; its segments are those of numbers with the index in front.
+    ///
+    /// # Panics
+    /// When there is no such folder.
+    pub fn folder(self: &Arc<Self>, index: u64) -> Arc<dyn Device> {
+        assert!(index < 4, "two bits tell folders apart");
+        Arc::new(Part {
+            sim: Arc::clone(self),
+            first: index << 62,
+        })
+    }
+}
+
+impl Device for Part {
+    fn list(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut all = self.sim.list()?;
+        all.retain(|(segment, _)| folder_of(*segment) == folder_of(self.first));
+        Ok(all
+            .into_iter()
+            .map(|(segment, bytes)| (segment - self.first, bytes))
+            .collect())
+    }
+
+    fn make(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.sim.make(self.first + segment, bytes)
+    }
+
+    fn write(&self, segment: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.sim.write(self.first + segment, offset, bytes)
+    }
+
+    fn read(&self, segment: u64, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
+        self.sim.read(self.first + segment, offset, bytes)
+    }
+
+    fn resize(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.sim.resize(self.first + segment, bytes)
+    }
+
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        self.sim.sync(self.first + segment)
+    }
+
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        self.sim.remove(self.first + segment)
+    }
+}
+
 fn apply(image: &mut Image, change: &Change) {
     match change {
         Change::Make { segment, bytes } => {
-            image.insert(*segment, vec![0; usize::try_from(*bytes).unwrap()]);
+            image.insert(*segment, vec![0; size(*bytes)]);
         }
         Change::Write {
             segment,
@@ -222,7 +324,7 @@ fn apply(image: &mut Image, change: &Change) {
         } => {
             // Its making may be lost.
             if let Some(content) = image.get_mut(segment) {
-                let start = usize::try_from(*offset).unwrap();
+                let start = size(*offset);
                 let end = start + bytes.len();
                 content.resize(content.len().max(end), 0);
                 content[start..end].copy_from_slice(bytes);
@@ -230,7 +332,7 @@ fn apply(image: &mut Image, change: &Change) {
         }
         Change::Resize { segment, bytes } => {
             if let Some(content) = image.get_mut(segment) {
-                content.resize(usize::try_from(*bytes).unwrap(), 0);
+                content.resize(size(*bytes), 0);
             }
         }
         Change::Remove { segment } => drop(image.remove(segment)),
@@ -270,10 +372,7 @@ impl Device for Sim {
         self.call(Calls::Reads, None)?;
         let state = self.state.lock();
         let content = state.image.get(&segment).ok_or(io::ErrorKind::NotFound)?;
-        let (start, length) = (
-            usize::try_from(offset).unwrap(),
-            usize::try_from(bytes).unwrap(),
-        );
+        let (start, length) = (size(offset), size(bytes));
         let read = content.get(start..start + length);
         Ok(read.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
     }
