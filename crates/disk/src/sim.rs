@@ -140,6 +140,19 @@ impl Sim {
         self.state.lock().changes.len()
     }
 
+    /// The segment and the length of each write so far.
+    pub fn writes(&self) -> Vec<(u64, usize)> {
+        let state = self.state.lock();
+        let write = |change: &Change| match change {
+            Change::Write { segment, bytes, .. } => Some((*segment, bytes.len())),
+            Change::Make { .. }
+            | Change::Resize { .. }
+            | Change::Remove { .. }
+            | Change::Sync { .. } => None,
+        };
+        state.changes.iter().filter_map(write).collect()
+    }
+
     /// The changes of `0..count` that are not durable.
     pub fn loose(&self, count: usize) -> Vec<usize> {
         let state = self.state.lock();
