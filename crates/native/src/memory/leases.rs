@@ -39,9 +39,19 @@ struct Held {
 impl MemoryLeases {
     /// None held.
     pub fn new(clock: Clock) -> Self {
+        Self::after(clock, Fence(0))
+    }
+
+    /// None held, and all fences larger than that: where a process has no other of its own, and
+    /// each of its lives has a number.
+    pub fn after(clock: Clock, last: Fence) -> Self {
+        let state = State {
+            held: HashMap::new(),
+            last: last.0,
+        };
         Self {
             clock,
-            state: Mutex::default(),
+            state: Mutex::new(state),
         }
     }
 }
