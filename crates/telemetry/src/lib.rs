@@ -6,4 +6,5 @@
 pub mod cache;
 pub mod disk;
 pub mod gateway;
+pub mod log;
 pub mod origin;
