@@ -27,6 +27,8 @@ pub mod form_policy;
 #[cfg(feature = "gateway")]
 pub mod fs_names;
 mod input;
+#[cfg(feature = "cache")]
+pub mod log_record;
 #[cfg(feature = "native")]
 pub mod native_entry;
 pub mod policy;
@@ -65,6 +67,7 @@ targets! {
     form_policy policy range signature_forged signature_round_trip uri xml
     #[cfg(feature = "cache")] cache_record
     #[cfg(feature = "cache")] disk_segment
+    #[cfg(feature = "cache")] log_record
     #[cfg(feature = "gateway")] config
     #[cfg(feature = "gateway")] fs_names
     #[cfg(feature = "native")] native_entry
