@@ -180,6 +180,27 @@ impl Sim {
         loose
     }
 
+    /// The disk of a process that was killed after the first `count` calls: all is there, and what
+    /// was not synced a later crash may take back.
+    pub fn killed(&self, count: usize) -> Self {
+        let state = self.state.lock();
+        let (start, changes) = (state.start.clone(), state.changes[..count].to_vec());
+        let mut image = start.clone();
+        for change in &changes {
+            apply(&mut image, change);
+        }
+        let state = State {
+            start,
+            image,
+            changes,
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
     /// What a crash after the first `count` calls leaves.
     pub fn crashed(&self, count: usize, fate: impl Fn(usize) -> Fate) -> Image {
         let loose: BTreeSet<usize> = self.loose(count).into_iter().collect();

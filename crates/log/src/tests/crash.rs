@@ -184,6 +184,47 @@ async fn check(ops: Vec<Op>) {
     }
 }
 
+/// Goal: what a log has shown stays, and a crash while it opens harms nothing.
+/// Method: the process is killed after each call, so that all is there and some of it not synced; the
+/// log is opened, and the machine crashes at each call of that, and once it is open.
+#[tokio::test]
+async fn what_a_life_has_shown_survives_a_crash_of_the_machine_after_it_was_killed() {
+    let story = run(vec![
+        Op::Batch(vec![put(0, 1, Some(100)), add(5)]),
+        Op::Together(vec![
+            vec![put(1, 2, Some(300)), put(2, 2, None)],
+            vec![put(0, 3, Some(40))],
+        ]),
+        Op::Batch(vec![put(3, 4, Some(700)), delete(1)]),
+        Op::Batch(vec![delete(0)]),
+    ])
+    .await;
+    let empty = Shown::default();
+    for count in 0..=story.sim.count() {
+        let steps = &story.steps;
+        let acknowledged = steps.iter().filter(|step| step.end <= count).count();
+        let begun = steps.iter().filter(|step| step.start < count).count();
+        let at = |step: usize| step.checked_sub(1).map_or(&empty, |at| &steps[at].shown);
+        let sim = Arc::new(story.sim.killed(count));
+        let parts = open(&sim);
+        let opened = sim.count();
+        let shown_first = shown(&parts).await;
+        for second in count..=opened {
+            for fate in [Fate::Lost, Fate::Torn, Fate::Holed, Fate::Kept] {
+                let context = format!("killed at {count}, crash at {second}, {fate:?}");
+                let (_, again) = open_image(sim.crashed(second, |_| fate));
+                let found = shown(&again).await;
+                let is_right =
+                    (acknowledged..=begun.max(acknowledged)).any(|step| *at(step) == found);
+                assert!(is_right, "{context}: {found:#?}");
+                if second == opened {
+                    assert_eq!(found, shown_first, "{context}");
+                }
+            }
+        }
+    }
+}
+
 /// Blobs on a disk that no entry of a closed log names.
 fn unnamed(parts: &LogParts, sim: &Sim) -> Vec<u64> {
     let map = parts.opened.log().map.read();
