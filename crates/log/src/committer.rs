@@ -12,13 +12,16 @@ use tokio::sync::oneshot;
 
 use crate::{
     format::{self, SEGMENT_HEAD_BYTES, SegmentHead, SegmentNumber},
-    group::{Full, Group, Limits, Start},
+    group::{Full, Group, Limits, Puts, Start},
     log::{Job, Log, slow_down},
 };
 
 /// Bytes of a group, but for a batch that is larger: 4 ms of a disk that writes 2 GB/s, so that the
 /// first of a group does not wait long for the last.
 const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// The part of a segment that only deletes and compaction may fill.
+const RESERVE_SHARE: u64 = 8;
 
 /// Where the log goes on.
 #[derive(Debug)]
@@ -102,6 +105,9 @@ impl Committer {
             let is_large = group.buffer.len() + bytes_max > GROUP_BYTES_MAX;
             let must_rotate = match job {
                 Job::Rotate(_) => !self.is_fresh() || !group.is_empty(),
+                Job::Apply(work, _) if work.puts == Puts::Some => {
+                    !self.fits(&group, bytes_max + self.reserve_bytes())
+                }
                 Job::Apply(..) | Job::Move { .. } => !self.fits(&group, bytes_max),
             };
             if !group.is_empty() && (is_large || must_rotate) {
@@ -171,12 +177,18 @@ impl Committer {
         self.tail.head.is_none() && self.tail.end as usize == SEGMENT_HEAD_BYTES
     }
 
+    /// Bytes of each segment for what makes room: when the disk is full, and there is no next
+    /// segment, deletes and compaction go on in this one.
+    fn reserve_bytes(&self) -> usize {
+        usize::try_from(self.log.settings.segment_bytes / RESERVE_SHARE).unwrap_or(usize::MAX)
+    }
+
     /// Whether a record of so many bytes still goes into the segment. One that is larger than a
     /// segment has one of its own.
     fn fits(&self, group: &Group, bytes_max: usize) -> bool {
         let used_bytes = self.tail.end as usize + group.buffer.len();
         let is_unused = used_bytes <= SEGMENT_HEAD_BYTES;
-        let end = (used_bytes + bytes_max) as u64;
+        let end = used_bytes.saturating_add(bytes_max) as u64;
         !self.is_spoilt && (is_unused || end <= self.log.settings.segment_bytes)
     }
 

@@ -27,6 +27,14 @@ pub(crate) struct Work {
     payload_checksums: Vec<u64>,
     /// Bytes of its record at most.
     pub(crate) bytes_max: usize,
+    pub(crate) puts: Puts,
+}
+
+/// Whether a batch writes entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Puts {
+    None,
+    Some,
 }
 
 /// An entry that moves out of a segment that is to go.
@@ -99,6 +107,7 @@ impl Work {
     /// Takes a batch in; on the caller's thread, as it reads all payloads.
     pub(crate) fn new(batch: Batch) -> Self {
         let (mut payload_checksums, mut bytes_max) = (Vec::new(), RECORD_HEAD_BYTES);
+        let mut puts = Puts::None;
         for change in &batch.changes {
             bytes_max += format::ITEM_HEAD_BYTES + UNIT_BYTES;
             match change {
@@ -107,6 +116,7 @@ impl Work {
                     value,
                     payload,
                 } => {
+                    puts = Puts::Some;
                     bytes_max += name.len() + value.len();
                     if let Payload::Inline(bytes) = payload {
                         payload_checksums.push(format::checksum(&[bytes]));
@@ -121,6 +131,7 @@ impl Work {
             batch,
             payload_checksums,
             bytes_max,
+            puts,
         }
     }
 }

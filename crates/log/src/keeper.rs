@@ -33,8 +33,9 @@ struct State {
     next: SegmentNumber,
     /// A segment that is ready.
     ready: Option<SegmentNumber>,
-    /// Why there is none.
+    /// Why a segment could not be made, or a table; nothing is tried until somebody asks.
     failed: Option<Failure>,
+    must_retry: bool,
     /// Somebody waits for one: it need not be filled.
     is_wanted: bool,
     /// To be sealed, and where their records end.
@@ -70,6 +71,7 @@ impl Stock {
                 next: successor(last),
                 ready: None,
                 failed: None,
+                must_retry: false,
                 is_wanted: false,
                 left: VecDeque::new(),
                 blobs: Vec::new(),
@@ -131,7 +133,8 @@ impl Stock {
     /// Tries again what failed.
     pub(crate) fn retry(&self) {
         let mut state = self.state.lock();
-        if state.failed.take().is_some() {
+        if state.failed.is_some() {
+            state.must_retry = true;
             self.changed.notify_all();
         }
     }
@@ -169,8 +172,9 @@ impl Stock {
     fn next(&self) -> Task {
         let mut state = self.state.lock();
         loop {
-            let can_try = state.failed.is_none();
+            let can_try = state.failed.is_none() || state.must_retry;
             if can_try && state.ready.is_none() && !state.is_closed {
+                state.must_retry = false;
                 let made = state.next;
                 state.next = successor(made);
                 return Task::Make(made);
@@ -179,6 +183,7 @@ impl Stock {
                 return Task::Discard(segment);
             }
             if can_try && let Some((segment, end)) = state.left.pop_front() {
+                state.must_retry = false;
                 state.is_sealing = true;
                 return Task::Seal(segment, end);
             }
@@ -195,8 +200,12 @@ impl Stock {
     fn made(&self, segment: SegmentNumber, made: &io::Result<()>) {
         let mut state = self.state.lock();
         match made {
-            Ok(()) => state.ready = Some(segment),
-            Err(error) => state.failed = Some(Failure::of(error)),
+            Ok(()) => (state.ready, state.failed) = (Some(segment), None),
+            Err(error) => {
+                // There is none of it, so the next try may have the number.
+                state.next = segment;
+                state.failed = Some(Failure::of(error));
+            }
         }
         self.changed.notify_all();
     }
@@ -204,6 +213,9 @@ impl Stock {
     fn sealed(&self, segment: SegmentNumber, end: u32, sealed: &io::Result<()>) {
         let mut state = self.state.lock();
         state.is_sealing = false;
+        if sealed.is_ok() && state.ready.is_some() {
+            state.failed = None;
+        }
         if let Err(error) = sealed {
             // Nothing depends on a table but a quick start, and room.
             state.failed = Some(Failure::of(error));

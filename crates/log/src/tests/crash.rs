@@ -5,7 +5,11 @@
 //! changes, states that a crash may leave are opened, and all that the log shows is compared with
 //! what it showed after each batch. Then it goes on from there.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use forebay_disk::sim::{Fate, Image, Sim};
@@ -153,12 +157,18 @@ async fn check_blobs(story: &Story, parts: &LogParts, shown: &Shown, context: &s
 async fn check(ops: Vec<Op>) {
     let story = run(ops).await;
     let empty = Shown::default();
+    let mut seen = BTreeSet::new();
     for count in 0..=story.sim.count() {
         let steps = &story.steps;
         let acknowledged = steps.iter().filter(|step| step.end <= count).count();
         let begun = steps.iter().filter(|step| step.start < count).count();
         let at = |step: usize| step.checked_sub(1).map_or(&empty, |at| &steps[at].shown);
         for (what, image) in states(&story.sim, count) {
+            let mut hasher = DefaultHasher::new();
+            (&image, acknowledged, begun).hash(&mut hasher);
+            if !seen.insert(hasher.finish()) {
+                continue;
+            }
             let context = format!("crash at call {count}, {what}");
             let (sim, parts) = open_image(image);
             let found = shown(&parts).await;
