@@ -182,6 +182,7 @@ impl Sim {
 
     /// The disk of a process that was killed after the first `count` calls: all is there, and what
     /// was not synced a later crash may take back.
+    #[must_use]
     pub fn killed(&self, count: usize) -> Self {
         let state = self.state.lock();
         let (start, changes) = (state.start.clone(), state.changes[..count].to_vec());

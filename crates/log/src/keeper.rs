@@ -35,7 +35,6 @@ struct State {
     ready: Option<SegmentNumber>,
     /// Why a segment could not be made, or a table; nothing is tried until somebody asks.
     failed: Option<Failure>,
-    must_retry: bool,
     /// Somebody waits for one: it need not be filled.
     is_wanted: bool,
     /// To be sealed, and where their records end.
@@ -52,6 +51,8 @@ struct State {
 struct Failure {
     kind: io::ErrorKind,
     is_full: bool,
+    /// Somebody has asked for another try.
+    must_retry: bool,
 }
 
 /// What the keeper does next.
@@ -71,7 +72,6 @@ impl Stock {
                 next: successor(last),
                 ready: None,
                 failed: None,
-                must_retry: false,
                 is_wanted: false,
                 left: VecDeque::new(),
                 blobs: Vec::new(),
@@ -133,8 +133,8 @@ impl Stock {
     /// Tries again what failed.
     pub(crate) fn retry(&self) {
         let mut state = self.state.lock();
-        if state.failed.is_some() {
-            state.must_retry = true;
+        if let Some(failure) = &mut state.failed {
+            failure.must_retry = true;
             self.changed.notify_all();
         }
     }
@@ -172,9 +172,9 @@ impl Stock {
     fn next(&self) -> Task {
         let mut state = self.state.lock();
         loop {
-            let can_try = state.failed.is_none() || state.must_retry;
+            let can_try = state.failed.is_none_or(|failure| failure.must_retry);
             if can_try && state.ready.is_none() && !state.is_closed {
-                state.must_retry = false;
+                state.begin_try();
                 let made = state.next;
                 state.next = successor(made);
                 return Task::Make(made);
@@ -183,7 +183,7 @@ impl Stock {
                 return Task::Discard(segment);
             }
             if can_try && let Some((segment, end)) = state.left.pop_front() {
-                state.must_retry = false;
+                state.begin_try();
                 state.is_sealing = true;
                 return Task::Seal(segment, end);
             }
@@ -227,11 +227,20 @@ impl Stock {
     }
 }
 
+impl State {
+    fn begin_try(&mut self) {
+        if let Some(failure) = &mut self.failed {
+            failure.must_retry = false;
+        }
+    }
+}
+
 impl Failure {
     fn of(error: &io::Error) -> Self {
         Self {
             kind: error.kind(),
             is_full: is_full(error),
+            must_retry: false,
         }
     }
 }

@@ -86,7 +86,8 @@ pub(crate) struct Queue {
 struct Waiting {
     jobs: VecDeque<Job>,
     bytes: u64,
-    is_idle: bool,
+    /// The committer sleeps until there are so many.
+    wake_at: Option<usize>,
     is_closed: bool,
 }
 
@@ -230,6 +231,13 @@ impl Job {
     }
 }
 
+impl Waiting {
+    fn move_to(&mut self, jobs: &mut VecDeque<Job>) {
+        jobs.append(&mut self.jobs);
+        self.bytes = 0;
+    }
+}
+
 impl Queue {
     /// Puts a job at the end.
     pub(crate) fn push(&self, job: Job) -> Result<(), NotQueued> {
@@ -244,7 +252,10 @@ impl Queue {
         }
         state.bytes += bytes;
         state.jobs.push_back(job);
-        let wake = std::mem::take(&mut state.is_idle);
+        let wake = state.wake_at.is_some_and(|count| state.jobs.len() >= count);
+        if wake {
+            state.wake_at = None;
+        }
         drop(state);
         if wake {
             self.work.notify_one();
@@ -257,16 +268,26 @@ impl Queue {
     pub(crate) fn take(&self, jobs: &mut VecDeque<Job>) -> bool {
         let mut state = self.state.lock();
         loop {
-            if !state.jobs.is_empty() {
-                jobs.append(&mut state.jobs);
-                state.bytes = 0;
-            }
+            state.move_to(jobs);
             if !jobs.is_empty() || state.is_closed {
                 return !jobs.is_empty();
             }
-            state.is_idle = true;
+            state.wake_at = Some(1);
             self.work.wait(&mut state);
         }
+    }
+
+    /// Waits until `jobs` and those that come are so many, for so long at most.
+    pub(crate) fn gather(&self, jobs: &mut VecDeque<Job>, count: usize, wait_max: Duration) {
+        let mut state = self.state.lock();
+        let missing = count.saturating_sub(jobs.len());
+        if state.jobs.len() < missing && !state.is_closed {
+            state.wake_at = Some(missing);
+            // Woken early or late, the group is made of what is there.
+            let _ = self.work.wait_for(&mut state, wait_max);
+            state.wake_at = None;
+        }
+        state.move_to(jobs);
     }
 
     pub(crate) fn close(&self) {

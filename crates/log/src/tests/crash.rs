@@ -195,8 +195,8 @@ async fn check(ops: Vec<Op>) {
 }
 
 /// Goal: what a log has shown stays, and a crash while it opens harms nothing.
-/// Method: the process is killed after each call, so that all is there and some of it not synced; the
-/// log is opened, and the machine crashes at each call of that, and once it is open.
+/// Method: the process is killed after each call, so that all is there and some of it not synced;
+/// the log is opened, and the machine crashes at each call of that, and once it is open.
 #[tokio::test]
 async fn what_a_life_has_shown_survives_a_crash_of_the_machine_after_it_was_killed() {
     let story = run(vec![
