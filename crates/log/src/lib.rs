@@ -46,7 +46,7 @@ mod store;
 mod sweep;
 mod table;
 
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 #[cfg(test)]

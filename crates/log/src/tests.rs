@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod folders;
 mod model;
+mod strange;
 
 use std::{
     collections::BTreeMap,

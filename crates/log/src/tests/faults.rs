@@ -93,6 +93,36 @@ async fn a_full_disk_refuses_and_recovers_by_itself() {
     assert_eq!(shown(&open(&sim)).await, expected);
 }
 
+/// Goal: a group that finds no room while it is written leaves nothing, and the log goes on in
+/// another segment.
+/// Method: a batch larger than a segment needs more than the room that its segment has taken.
+#[tokio::test]
+async fn a_batch_that_finds_no_room_while_it_is_written_has_not_happened() {
+    let sim = Arc::new(Sim::new());
+    let parts = open(&sim);
+    done(&parts, vec![put(0, 1, Some(100))]).await;
+    parts.opened.log().stock.wait_until_ready();
+    let before = shown(&parts).await;
+    let bytes = sim.image().values().map(Vec::len).sum::<usize>() as u64;
+    sim.room(Some(bytes + 100));
+    let refused = apply(&parts, vec![put(0, 2, Some(1800)), put(1, 2, None)]).await;
+    assert!(
+        matches!(refused, Err(Error::SlowDown { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(shown(&parts).await, before);
+    assert_eq!(parts.stats().poisoned, None);
+    sim.room(None);
+    while let Err(error) = apply(&parts, vec![put(0, 3, Some(1800))]).await {
+        assert!(matches!(error, Error::SlowDown { .. }), "{error:?}");
+        tokio::task::yield_now().await;
+    }
+    let after = shown(&parts).await;
+    parts.close().await;
+    drop(parts);
+    assert_eq!(shown(&open(&sim)).await, after);
+}
+
 #[tokio::test]
 async fn a_large_payload_that_finds_no_room_is_refused_and_leaves_nothing() {
     let sim = Arc::new(Sim::new());
