@@ -239,7 +239,7 @@ impl Group {
     /// Makes all of it visible, once it is durable.
     pub(crate) fn publish(self, map: &mut Map) {
         for (name, slot) in self.entries {
-            map.set(&name, slot);
+            map.set(name, slot);
         }
         for (name, total) in self.counters {
             map.set_counter(&name, total);

@@ -149,7 +149,7 @@ impl Recovery<'_> {
             && let Some(table) = table_of(self.devices, segment, length)?
         {
             self.check_previous(table.previous)?;
-            self.adopt(&table);
+            self.adopt(table);
             return Ok(());
         }
         let number = segment.get().into();
@@ -277,12 +277,12 @@ impl Recovery<'_> {
         };
         table.sort();
         write_table(self.devices.tables.as_ref(), segment, &table.write())?;
-        self.adopt(&table);
+        self.adopt(table);
         Ok(())
     }
 
     /// Does what a table says.
-    fn adopt(&mut self, table: &Table) {
+    fn adopt(&mut self, table: Table) {
         let names: usize = table.items.iter().map(|item| item.name.len() + 40).sum();
         let usage = Usage {
             file_bytes: table.end + names as u64,
@@ -290,7 +290,7 @@ impl Recovery<'_> {
             ..*self.map.usage(table.segment)
         };
         *self.map.usage(table.segment) = usage;
-        for item in &table.items {
+        for item in table.items {
             self.map.replay(table.segment, item);
         }
         self.last = Last {
