@@ -333,8 +333,9 @@ fn read_now(log: &Log, blob: Blob, span: &Range<u64>) -> Result<Vec<Bytes>, Erro
     let read = read.map_err(|error| cut(format!("a large payload can't be read: {error}")))?;
     let Some(found) = chunks::read(&read, blob.number, first) else {
         log.quarantine(
-            blob.id().as_bytes(),
-            "a chunk of this large payload is damaged",
+            format!("blob {}", blob.id()).as_bytes(),
+            0,
+            "a chunk of it is damaged",
         );
         return Err(cut(format!("blob {} is damaged", blob.id())));
     };

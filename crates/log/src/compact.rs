@@ -317,7 +317,7 @@ fn read(log: &Log, name: &[u8], slot: Slot) -> io::Result<Option<Moved>> {
             if log.map.read().get(name) != Some(slot) {
                 return Ok(None);
             }
-            log.quarantine(name, found);
+            log.quarantine(name, slot.sequence, found);
             None
         }
         Err(Fault::Io(error)) => return Err(error),

@@ -12,6 +12,7 @@ use crate::{
     format::{SegmentHead, SegmentNumber},
     log::Log,
     map::State as SegmentState,
+    reads,
     scan::{self, Damage},
     table::Table,
 };
@@ -376,7 +377,7 @@ fn note_damage(log: &Log, segment: SegmentNumber, damage: &[Damage]) -> bool {
     let mut is_named = true;
     for damage in damage {
         match damage {
-            Damage::Payload { name } => log.quarantine(name, "its payload reads back damaged"),
+            Damage::Payload { name } => reads::check_now(log, name),
             Damage::Unnamed(span) => {
                 is_named = false;
                 tracing::error!(%segment, ?span, "a segment reads back damaged");

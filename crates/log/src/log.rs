@@ -99,11 +99,18 @@ pub(crate) enum NotQueued {
     Closed,
 }
 
+/// What was found damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Damaged {
+    pub(crate) sequence: u64,
+    pub(crate) found: String,
+}
+
 /// Entries that were found damaged.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// By name, and what was found.
-    pub(crate) names: BTreeMap<Box<[u8]>, String>,
+    /// By name. What was written again since is there still, with the sequence of before.
+    pub(crate) names: BTreeMap<Box<[u8]>, Damaged>,
     /// Those that found no room above.
     pub(crate) more_count: u64,
 }
@@ -183,14 +190,18 @@ impl Log {
         }
     }
 
-    /// Remembers that an entry is damaged, and says so once.
-    pub(crate) fn quarantine(&self, name: &[u8], found: &str) {
+    /// Remembers that what was written at this sequence is damaged, and says so once; blobs have
+    /// sequence 0.
+    pub(crate) fn quarantine(&self, name: &[u8], sequence: u64, found: &str) {
         let mut quarantine = self.quarantine.lock();
-        if quarantine.names.contains_key(name) {
+        let known = quarantine.names.get(name);
+        if known.is_some_and(|known| known.sequence == sequence) {
             return;
         }
-        if quarantine.names.len() < QUARANTINED_MAX {
-            quarantine.names.insert(name.into(), found.to_owned());
+        if known.is_some() || quarantine.names.len() < QUARANTINED_MAX {
+            let found = found.to_owned();
+            let damaged = Damaged { sequence, found };
+            quarantine.names.insert(name.into(), damaged);
         } else {
             quarantine.more_count += 1;
         }

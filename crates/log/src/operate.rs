@@ -5,14 +5,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use forebay_native::index::{Batch, Change, Index as _, Route};
+use forebay_native::index::{Applied, Batch, Change, Expect, Index as _, Route, Sequence};
 use forebay_store::Error;
 use tokio::sync::oneshot;
 
 use crate::{
     chunks::{self, Blob},
     format::SegmentNumber,
-    log::{Job, Log},
+    log::{Damaged, Job, Log},
     map::{Slot, State},
     reads::{self, Fault},
     store::LogParts,
@@ -76,8 +76,7 @@ impl LogParts {
         let (segments, entries) = (map.segments().count() as u64, map.len() as u64);
         let index_bytes = map.memory_bytes();
         drop(map);
-        let quarantine = log.quarantine.lock();
-        let quarantined = quarantine.names.iter();
+        let quarantined = self.quarantined().into_iter();
         Stats {
             segments,
             segments_bytes,
@@ -89,9 +88,9 @@ impl LogParts {
             sequence_next: log.sequence_next.load(std::sync::atomic::Ordering::Relaxed),
             poisoned: log.poison().map(str::to_owned),
             quarantined: quarantined
-                .map(|(name, found)| (Bytes::copy_from_slice(name), found.clone()))
+                .map(|(name, damaged)| (name, damaged.found))
                 .collect(),
-            quarantined_more: quarantine.more_count,
+            quarantined_more: log.quarantine.lock().more_count,
         }
     }
 
@@ -132,16 +131,37 @@ impl LogParts {
     /// Those of any write.
     pub async fn discard_damaged(&self) -> Result<Vec<Bytes>, Error> {
         let mut discarded = Vec::new();
-        for name in self.stats().quarantined.into_keys() {
+        for (name, damaged) in self.quarantined() {
+            if damaged.sequence == 0 {
+                continue;
+            }
             let batch = Batch {
-                expects: Vec::new(),
+                expects: vec![(name.clone(), Expect::At(Sequence(damaged.sequence)))],
                 changes: vec![Change::Delete { name: name.clone() }],
             };
-            self.index.apply(&Route::One(name.clone()), batch).await?;
-            self.opened.log().quarantine.lock().names.remove(&name[..]);
-            discarded.push(name);
+            let applied = self.index.apply(&Route::One(name.clone()), batch).await?;
+            // Who has written it meanwhile has mended it.
+            if matches!(applied, Applied::Done(_)) {
+                discarded.push(name);
+            }
         }
         Ok(discarded)
+    }
+
+    /// What is damaged and was not written again since, and blobs.
+    fn quarantined(&self) -> Vec<(Bytes, Damaged)> {
+        let log = self.opened.log();
+        let map = log.map.read();
+        let quarantine = log.quarantine.lock();
+        let mut current = Vec::new();
+        for (name, damaged) in &quarantine.names {
+            let slot = map.get(name);
+            let is_as_found = slot.is_some_and(|slot| slot.sequence == damaged.sequence);
+            if damaged.sequence == 0 || is_as_found {
+                current.push((Bytes::copy_from_slice(name), damaged.clone()));
+            }
+        }
+        current
     }
 
     /// Leaves the open segment; gives the last of those that are left.
@@ -182,7 +202,7 @@ fn verify_now(log: &Log) -> Result<Verified, Error> {
                 // It has changed, or moved, which checks it as well.
                 Err(_) if log.map.read().get(&name) != Some(slot) => {}
                 Err(Fault::Damaged(found)) => {
-                    log.quarantine(&name, found);
+                    log.quarantine(&name, slot.sequence, found);
                     let name = Bytes::copy_from_slice(&name);
                     verified.damaged.insert(name, found.to_owned());
                 }

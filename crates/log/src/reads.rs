@@ -69,7 +69,7 @@ pub(crate) async fn get(log: &Arc<Log>, name: &[u8], want: Want) -> Result<Optio
         match found {
             Ok(content) => return Ok(Some(entry(name, &slot, content))),
             Err(fault) if log.map.read().get(name) == Some(slot) => {
-                return Err(told(log, name, fault));
+                return Err(told(log, name, slot, fault));
             }
             Err(_) => {}
         }
@@ -164,7 +164,7 @@ fn value_now(log: &Log, name: &[u8], first: Slot) -> Result<Option<Entry>, Error
                 return match fault {
                     // One bad entry must not hide the others of a listing.
                     Fault::Damaged(found) => {
-                        log.quarantine(name, found);
+                        log.quarantine(name, slot.sequence, found);
                         Ok(None)
                     }
                     Fault::Io(error) => Err(Error::internal("read an entry", error)),
@@ -184,6 +184,17 @@ pub(crate) fn entry_now(log: &Log, name: &[u8], slot: &Slot) -> Result<Content, 
     Ok(found.expect("a read that waits has an answer"))
 }
 
+/// Reads an entry, and quarantines it if it is damaged.
+pub(crate) fn check_now(log: &Log, name: &[u8]) {
+    let slot = log.map.read().get(name);
+    if let Some(slot) = slot
+        && let Err(Fault::Damaged(found)) = entry_now(log, name, &slot)
+        && log.map.read().get(name) == Some(slot)
+    {
+        log.quarantine(name, slot.sequence, found);
+    }
+}
+
 fn entry(name: &[u8], slot: &Slot, (value, payload): Content) -> Entry {
     Entry {
         name: Bytes::copy_from_slice(name),
@@ -194,10 +205,10 @@ fn entry(name: &[u8], slot: &Slot, (value, payload): Content) -> Entry {
 }
 
 /// Quarantines an entry that is damaged, and says what a client is told.
-fn told(log: &Log, name: &[u8], fault: Fault) -> Error {
+fn told(log: &Log, name: &[u8], slot: Slot, fault: Fault) -> Error {
     match fault {
         Fault::Damaged(found) => {
-            log.quarantine(name, found);
+            log.quarantine(name, slot.sequence, found);
             let context = format!("read entry {}", name.escape_ascii());
             Error::internal(context, format!("it is damaged: {found}"))
         }

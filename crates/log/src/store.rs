@@ -23,6 +23,7 @@ use crate::{
     index::LogIndex,
     keeper,
     log::{Devices, Job, Log},
+    reads,
     recover::{self, OpenError},
     settings::LogSettings,
     sweep,
@@ -163,7 +164,7 @@ impl LogParts {
         let opened = (recovered.map, life, tail.sequence);
         let log = Arc::new(Log::new(settings, clock, metrics, devices, opened));
         for name in recovered.damaged {
-            log.quarantine(&name, "its payload is damaged");
+            reads::check_now(&log, &name);
         }
         let opened = Opened::start(log, tail).map_err(|source| OpenError::Io { path, source })?;
         Ok(Self {

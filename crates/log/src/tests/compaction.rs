@@ -120,7 +120,21 @@ async fn an_entry_that_was_found_damaged_stays_told_when_its_segment_goes() {
     assert!(read.is_err(), "{read:?}");
     let other = parts.index.get(&route(), &name(1), Want::Payload).await;
     assert!(other.unwrap().is_some());
+    // What is written anew is not discarded.
+    done(&parts, vec![put(0, 2, Some(5))]).await;
+    assert_eq!(parts.discard_damaged().await.unwrap(), [] as [Bytes; 0]);
+    assert!(shown(&parts).await.entries.contains_key(&name(0)));
+}
+
+#[tokio::test]
+async fn an_operator_lets_damaged_entries_go() {
+    let sim = Arc::new(Sim::new());
+    let parts = open(&sim);
+    done(&parts, vec![put(0, 1, Some(300)), put(1, 1, Some(300))]).await;
+    sim.meddle(|image| image.get_mut(&1).unwrap()[300] ^= 1);
+    assert_eq!(parts.verify().await.unwrap().damaged.len(), 1);
     assert_eq!(parts.discard_damaged().await.unwrap(), [name(0)]);
+    assert_eq!(parts.stats().quarantined.len(), 0);
     let read = parts.index.get(&route(), &name(0), Want::Payload).await;
     assert_eq!(read.unwrap(), None);
 }
