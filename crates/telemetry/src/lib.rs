@@ -7,3 +7,4 @@ pub mod cache;
 pub mod disk;
 pub mod gateway;
 pub mod origin;
+pub mod redis;
