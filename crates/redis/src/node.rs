@@ -275,3 +275,44 @@ fn replicas(answer: &Value) -> i64 {
 pub(crate) fn find(nodes: &[Arc<Node>], address: &ServerAddress) -> Option<Arc<Node>> {
     nodes.iter().find(|node| node.address == *address).cloned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_waits_answer_replicas_are_counted() {
+        assert_eq!(replicas(&Value::Int(2)), 2);
+        // The server itself, then its replicas.
+        assert_eq!(
+            replicas(&Value::Array(vec![Value::Int(1), Value::Int(0)])),
+            0
+        );
+        assert_eq!(
+            replicas(&Value::Array(vec![Value::Int(0), Value::Int(3)])),
+            3
+        );
+        assert_eq!(replicas(&Value::Nil), 0);
+    }
+
+    #[test]
+    fn replicas_are_asked_for_what_is_on_their_disks_where_that_can_be_asked() {
+        let sender = GroupSender {
+            links: Vec::new(),
+            replicas_min: 2,
+            timeout: Duration::from_millis(1500),
+        };
+        let text = |has_waitaof| {
+            let packed = sender.wait(has_waitaof).get_packed_command();
+            String::from_utf8(packed)
+                .unwrap()
+                .split("\r\n")
+                .skip(2)
+                .step_by(2)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(text(true), "WAITAOF 0 2 1500");
+        assert_eq!(text(false), "WAIT 2 1500");
+    }
+}

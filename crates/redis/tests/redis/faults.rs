@@ -241,3 +241,52 @@ async fn blobs_that_nobody_names_are_swept_and_named_and_young_ones_stay() {
     assert!(!read("unnamed", &unnamed).await);
     assert_eq!(metrics.blobs_swept.get(), 1);
 }
+
+/// Goal: a number is never given twice, also where a failover has lost the last changes: whoever
+/// holds an old number must not take a new entry for the old one.
+/// Method: the keys that hold the last numbers are deleted, as if they had never been replicated.
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_are_not_given_twice_where_the_last_ones_were_lost() {
+    let server = Server::start(&[]);
+    let engine = open(&server.settings()).await;
+    let (holder, time) = (Bytes::from_static(b"holder"), Duration::from_mins(1));
+    let mut last = (0, 0);
+    for _ in 0..3 {
+        let sequence = write(engine.index(), "a", "1").await.unwrap();
+        let lease = engine
+            .leases()
+            .acquire(&route("a"), &holder, time)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(
+            sequence.0 > last.0 && lease.fence.0 > last.1,
+            "after {last:?}"
+        );
+        last = (sequence.0, lease.fence.0);
+        for kind in ["sequence", "fence"] {
+            let keys: Vec<String> = server.command(&["KEYS", &format!("*:{kind}")]).await;
+            let deleted: i64 = server.command(&["DEL", &keys[0]]).await;
+            assert_eq!((keys.len(), deleted), (1, 1), "{kind}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_demoted_is_unavailable_until_it_is_a_master_again() {
+    let (server, other) = (Server::start(&[]), Server::start(&[]));
+    let engine = open(&server.settings()).await;
+    write(engine.index(), "a", "1").await.unwrap();
+    let port = other.port.to_string();
+    let _: () = server.command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let refused = write(engine.index(), "a", "2").await;
+    assert!(
+        matches!(refused, Err(Error::Unavailable { .. })),
+        "{refused:?}"
+    );
+    let _: () = server.command(&["REPLICAOF", "NO", "ONE"]).await;
+    eventually("it takes writes", async || {
+        write(engine.index(), "a", "3").await.is_ok()
+    })
+    .await;
+}

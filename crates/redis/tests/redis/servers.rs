@@ -186,18 +186,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
-        let mut servers = Vec::new();
-        for _ in 0..3 {
-            let bus = free_port().to_string();
-            servers.push(Server::start(&[
-                "--cluster-enabled",
-                "yes",
-                "--cluster-port",
-                &bus,
-                "--cluster-node-timeout",
-                "5000",
-            ]));
-        }
+        let servers: Vec<Server> = (0..3).map(|_| Server::of_cluster()).collect();
         for (server, slots) in
             servers
                 .iter()
@@ -229,6 +218,29 @@ impl Cluster {
         true
     }
 
+    /// A replica of one of the masters, which has everything that it has.
+    pub(crate) async fn replica(&self, of: usize) -> Server {
+        let (master, replica) = (&self.servers[of], Server::of_cluster());
+        let (port, bus) = (master.port.to_string(), master.bus_port());
+        let _: () = replica
+            .command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
+            .await;
+        let id: String = master.command(&["CLUSTER", "MYID"]).await;
+        crate::eventually("they know each other", async || {
+            let told: String = replica.command(&["CLUSTER", "NODES"]).await;
+            let slots = told.lines().find(|line| line.contains(&id));
+            slots.is_some_and(|line| line.ends_with("-5460")) && told.lines().count() == 4
+        })
+        .await;
+        let _: () = replica.command(&["CLUSTER", "REPLICATE", &id]).await;
+        crate::eventually("it has everything", async || {
+            let told: String = replica.command(&["INFO", "replication"]).await;
+            told.contains("master_link_status:up")
+        })
+        .await;
+        replica
+    }
+
     pub(crate) fn settings(&self) -> RedisSettings {
         let mut settings = self.servers[0].settings();
         settings.mode = Mode::Cluster;
@@ -237,6 +249,18 @@ impl Cluster {
 }
 
 impl Server {
+    fn of_cluster() -> Self {
+        let bus = free_port().to_string();
+        Self::start(&[
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            &bus,
+            "--cluster-node-timeout",
+            "5000",
+        ])
+    }
+
     fn bus_port(&self) -> String {
         let at = self
             .arguments
