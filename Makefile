@@ -14,6 +14,7 @@ run:
 test: test-rust test-blackbox
 
 test-rust:
+	scripts/setup test
 	cargo test --workspace --quiet
 
 test-blackbox:
@@ -24,6 +25,7 @@ test-blackbox:
 ## `test`, and the slow ones: large uploads, and doc tests and examples of every crate with all features.
 test-all: test
 	cargo test --workspace --all-features --quiet
+	FOREBAY_REDIS_SLOW=1 cargo test -p forebay-redis --quiet
 	FOREBAY_MODEL_CASES=900 cargo test -p forebay-cache --lib --quiet -- tests::model
 	$(PYTHON) -m pytest tests -m slow $(PYTEST_ARGS)
 

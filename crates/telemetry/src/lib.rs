@@ -8,3 +8,4 @@ pub mod disk;
 pub mod gateway;
 pub mod log;
 pub mod origin;
+pub mod redis;
