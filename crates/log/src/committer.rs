@@ -179,6 +179,10 @@ impl Committer {
     /// A group that goes where the last ended.
     fn begin(&mut self) -> Group {
         let mut buffer = std::mem::take(&mut self.buffer);
+        if buffer.capacity() > 2 * GROUP_BYTES_MAX {
+            // One large batch need not be paid for ever after.
+            buffer = Vec::new();
+        }
         buffer.clear();
         if let Some(head) = &self.tail.head {
             buffer.extend(head.write());

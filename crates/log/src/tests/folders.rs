@@ -5,11 +5,14 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
+    pin::pin,
     sync::Arc,
+    task::{Context, Poll, Waker},
     time::{Duration, UNIX_EPOCH},
 };
 
 use forebay_disk::folder::OpenError as FolderError;
+use forebay_native::index::{Index as _, Want};
 use forebay_store::{Clock, Store, contract};
 use forebay_telemetry::log::LogMetrics;
 
@@ -50,6 +53,37 @@ async fn a_second_opener_is_refused_and_told_who_has_the_folder() {
     done(&first, vec![put(1, 1, None)]).await;
     drop(first);
     assert_eq!(shown(&open(folder.path()).unwrap()).await.entries.len(), 2);
+}
+
+/// Goal: what the kernel has in memory is read on the caller's thread, without a hop to another.
+/// Method: outside of any runtime, where a hop would panic, one poll gives the entry.
+#[test]
+fn an_entry_in_memory_is_read_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let parts = open(folder.path()).unwrap();
+    let route = super::route();
+    runtime.block_on(async {
+        done(&parts, vec![put(0, 1, Some(1024))]).await;
+        let read = parts
+            .index
+            .get(&route, &super::name(0), Want::Payload)
+            .await;
+        assert!(read.unwrap().is_some());
+    });
+    let device = &parts.opened.log().devices.segments;
+    if device.read_cached(1, 0, 72).unwrap().is_none() {
+        // This file system can't say whether a read would wait.
+        return;
+    }
+    let name = super::name(0);
+    let mut read = pin!(parts.index.get(&route, &name, Want::Payload));
+    match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(Some(entry))) => assert_eq!(entry.payload, Some(super::sample(1, 1024))),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
