@@ -120,7 +120,8 @@ impl Sim {
         self.changed.notify_all();
     }
 
-    /// From now on, segments take so many bytes at most.
+    /// From now on, segments take so many bytes at most; of a write that needs more, a first part
+    /// may be made.
     pub fn room(&self, bytes: Option<u64>) {
         self.state.lock().room_bytes = bytes;
     }
@@ -272,7 +273,27 @@ impl Sim {
             Change::Resize { .. } | Change::Remove { .. } | Change::Sync { .. } => 0,
         };
         let bytes = state.image.values().map(Vec::len).sum::<usize>() as u64;
-        if grows > 0 && state.room_bytes.is_some_and(|room| bytes + grows > room) {
+        let missing = state
+            .room_bytes
+            .map_or(0, |room| (bytes + grows).saturating_sub(room));
+        if grows > 0 && missing > 0 {
+            if let Change::Write {
+                segment,
+                offset,
+                bytes,
+            } = change
+            {
+                // As on a real disk, its first part may have found room.
+                let kept = bytes.len().saturating_sub(size(missing));
+                let bytes = bytes[..kept].to_vec();
+                let part = Change::Write {
+                    segment,
+                    offset,
+                    bytes,
+                };
+                apply(&mut state.image, &part);
+                state.changes.push(part);
+            }
             return Err(io::ErrorKind::StorageFull.into());
         }
         apply(&mut state.image, &change);

@@ -123,11 +123,7 @@ impl Blobs for LogBlobs {
     async fn create(&self, _route: &Route) -> Result<Box<dyn BlobWriter>, Error> {
         let log = self.log();
         log.check_poison()?;
-        if log.room() == Room::None {
-            log.metrics.refused.disk.inc();
-            log.stock.retry();
-            return Err(slow_down());
-        }
+        check_room(log)?;
         let number = self.opened.reading().next_number(log);
         Ok(Box::new(Writer {
             opened: Arc::clone(&self.opened),
@@ -169,6 +165,17 @@ impl Blobs for LogBlobs {
             .await
             .map_err(|error| Error::internal("remove a blob", error))?
             .map_err(|error| Error::internal("remove a blob", error))
+    }
+}
+
+fn check_room(log: &Log) -> Result<(), Error> {
+    match log.room() {
+        Room::Enough => Ok(()),
+        Room::None => {
+            log.metrics.refused.disk.inc();
+            log.stock.retry();
+            Err(slow_down())
+        }
     }
 }
 
@@ -214,6 +221,7 @@ struct Writer {
 impl Writer {
     /// Writes what has come.
     async fn flush(&mut self) -> Result<(), Error> {
+        check_room(self.opened.log())?;
         let bytes = std::mem::take(&mut self.buffer);
         let (log, before, is_made) = (
             Arc::clone(self.opened.log()),

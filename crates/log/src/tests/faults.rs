@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use bytes::Bytes;
-use forebay_disk::sim::{Calls, Sim};
+use forebay_disk::sim::{Calls, Fate, Sim};
 use forebay_native::{
     blobs::{BlobWriter, Blobs as _},
     index::{Index as _, Want},
@@ -113,6 +113,10 @@ async fn a_batch_that_finds_no_room_while_it_is_written_has_not_happened() {
     );
     assert_eq!(shown(&parts).await, before);
     assert_eq!(parts.stats().poisoned, None);
+    for fate in [Fate::Kept, Fate::Lost, Fate::Torn] {
+        let again = open(&Arc::new(Sim::of(sim.crashed(sim.count(), |_| fate))));
+        assert_eq!(shown(&again).await, before, "after a crash, {fate:?}");
+    }
     sim.room(None);
     while let Err(error) = apply(&parts, vec![put(0, 3, Some(1800))]).await {
         assert!(matches!(error, Error::SlowDown { .. }), "{error:?}");
