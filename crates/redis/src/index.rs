@@ -146,7 +146,6 @@ impl RedisIndex {
             keys.entries(shard),
             keys.sequence(shard),
             keys.counters(shard),
-            keys.copies(shard),
             keys.changed(shard),
         ];
         let deleted = batch.changes.iter().filter_map(|change| match change {

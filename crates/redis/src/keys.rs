@@ -81,14 +81,9 @@ impl Keys {
         self.of(shard, "names")
     }
 
-    /// Hash of name to entry.
+    /// Hash of name to entry, copies of [`Route::Every`] among them, whose names are not in `names`.
     pub(crate) fn entries(&self, shard: Shard) -> Vec<u8> {
         self.of(shard, "entries")
-    }
-
-    /// Hash of name to entry, for the copies of [`Route::Every`] away from home.
-    pub(crate) fn copies(&self, shard: Shard) -> Vec<u8> {
-        self.of(shard, "copies")
     }
 
     /// Hash of name to the number of its last change, for [`Route::Every`].
