@@ -1,12 +1,13 @@
 -- Changes entries of one shard in one step, if all that is expected holds.
 --
 -- KEYS: names, entries, sequence, counters, changed (see docs/formats.md); then the payloads of all
---   deletions and puts, in their order. A cluster that moves the slot refuses a script whose
+--   deletions and puts, in their order; then the staged payloads, in the order of their puts. A cluster that moves the slot refuses a script whose
 --   keys are not all in one place, as long as it is told of all of them.
--- ARGV: mode; a sequence of eight bytes, or '' to take the next;
+-- ARGV: mode; a sequence of eight bytes, or '' to take the next; count of staged payloads;
 --   count of expectations, and kind, name, detail of each;
 --   count of deletions, and their names;
---   count of puts, and name, tail, value, payload of each: a tail of '' keeps the payload;
+--   count of puts, and name, tail, value, payload of each: a tail of '' keeps the payload, one
+--   that begins with 2 says that it is staged;
 --   count of counters, and name, what is added of each.
 -- Modes: 'one'; for a batch of every place: 'begin' judges at home and takes a sequence, 'home' and
 --   'copy' change a place, but for names that a later batch has changed there.
@@ -15,7 +16,9 @@
 local names, entries, sequence, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local changed = KEYS[5]
 local mode, given = ARGV[1], ARGV[2]
-local at = 3
+local staged_count = tonumber(ARGV[3])
+local staged_at = #KEYS - staged_count + 1
+local at = 4
 local payload_at = 6
 
 local function next_arg()
@@ -49,9 +52,16 @@ for from = 0, expects_count - 1, STEP do
       holds = #found == 0
     end
     if not holds then
+      if staged_count > 0 then
+        redis.call('UNLINK', unpack(KEYS, staged_at))
+      end
       return from + index - 1
     end
   end
+end
+
+if staged_count > 0 and redis.call('EXISTS', unpack(KEYS, staged_at)) ~= staged_count then
+  return redis.error_reply('GONE a staged payload')
 end
 
 local deletes_count = tonumber(next_arg())
@@ -130,6 +140,11 @@ for place = puts_from, puts_from + 4 * puts_count - 1, 4 do
         tail = before and string.sub(before, 9, 17) or string.rep('\0', 9)
       elseif string.byte(tail) == 1 then
         redis.call('SET', KEYS[payload_at], payload)
+      elseif string.byte(tail) == 2 then
+        redis.call('RENAME', KEYS[staged_at], KEYS[payload_at])
+        redis.call('PERSIST', KEYS[payload_at])
+        staged_at = staged_at + 1
+        tail = '\1' .. string.sub(tail, 2)
       else
         redis.call('UNLINK', KEYS[payload_at])
       end
