@@ -51,6 +51,9 @@ impl Packed {
     }
 }
 
+/// Stands in place of 1 on the way to a script where the payload was sent before it.
+pub(crate) const STAGED: u8 = 2;
+
 /// What of an entry's head the writer knows: all but the sequence.
 pub(crate) fn tail(payload: Option<&[u8]>) -> [u8; 9] {
     let mut tail = [0; 9];

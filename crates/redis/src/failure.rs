@@ -19,7 +19,8 @@ pub(crate) enum Verdict {
     Ask(Redirect),
     /// The server does not know the script: send its text.
     NoScript,
-    /// The server will answer in a moment: it loads, elects, or runs a long script.
+    /// The server will answer in a moment: it loads, elects, or runs a long script; or a payload
+    /// that was sent before its script is not there, as its slot moves.
     Wait,
     /// The server is no master any more: look for the one that is.
     Demoted,
@@ -59,7 +60,7 @@ fn judge_text(code: &str, details: &str) -> Verdict {
         "MOVED" => redirect(details).map_or(Verdict::Fault, |(slot, to)| Verdict::Moved(slot, to)),
         "ASK" => redirect(details).map_or(Verdict::Fault, |(_, to)| Verdict::Ask(to)),
         "NOSCRIPT" => Verdict::NoScript,
-        "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" => Verdict::Wait,
+        "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "GONE" => Verdict::Wait,
         "READONLY" | "UNBLOCKED" => Verdict::Demoted,
         "OOM" => Verdict::Full,
         "MISCONF" | "NOREPLICAS" => Verdict::Unsafe,
@@ -109,6 +110,7 @@ mod tests {
                 Verdict::Wait,
             ),
             ("BUSY", "Redis is busy running a script.", Verdict::Wait),
+            ("GONE", "a staged payload", Verdict::Wait),
             ("CLUSTERDOWN", "The cluster is down", Verdict::Wait),
             (
                 "READONLY",

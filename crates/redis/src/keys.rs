@@ -81,14 +81,9 @@ impl Keys {
         self.of(shard, "names")
     }
 
-    /// Hash of name to entry.
+    /// Hash of name to entry; copies of [`Route::Every`] too, whose names are not in `names`.
     pub(crate) fn entries(&self, shard: Shard) -> Vec<u8> {
         self.of(shard, "entries")
-    }
-
-    /// Hash of name to entry, for the copies of [`Route::Every`] away from home.
-    pub(crate) fn copies(&self, shard: Shard) -> Vec<u8> {
-        self.of(shard, "copies")
     }
 
     /// Hash of name to the number of its last change, for [`Route::Every`].
@@ -111,6 +106,11 @@ impl Keys {
         let mut key = self.of(shard, "payload:");
         key.extend_from_slice(name);
         key
+    }
+
+    /// A payload on its way to its entry.
+    pub(crate) fn staged(&self, shard: Shard, id: &str) -> Vec<u8> {
+        self.of(shard, &format!("staged:{id}"))
     }
 
     /// Sorted set of the blobs that were finished, by time.

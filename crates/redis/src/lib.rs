@@ -102,6 +102,7 @@ impl RedisEngine {
             index: Arc::new(RedisIndex {
                 fleet: fleet_of(),
                 keys: keys_of(),
+                ids: Arc::clone(&ids),
             }),
             blobs: Arc::new(RedisBlobs {
                 fleet: fleet_of(),

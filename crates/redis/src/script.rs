@@ -37,7 +37,21 @@ pub(crate) struct Call {
     script: &'static Script,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Bytes>,
+    staged: Vec<Staged>,
 }
+
+/// A large argument, sent before its script under a key of its own: what passes through a script is
+/// copied three times.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) key: Vec<u8>,
+    pub(crate) bytes: Bytes,
+}
+
+/// Time to live of what is staged; the script takes it away, or the whole.
+///
+/// 1 min: a script comes right behind, and is given up after seconds.
+const STAGED_TIME_MS: u32 = 60_000;
 
 /// How a script is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +76,7 @@ impl Script {
             script: self,
             keys,
             arguments: Vec::new(),
+            staged: Vec::new(),
         }
     }
 }
@@ -76,7 +91,13 @@ impl Call {
         self.arg(number.to_string())
     }
 
-    /// The call as it is sent.
+    /// Sends these before the call, whose last keys they are.
+    pub(crate) fn stage(&mut self, staged: Vec<Staged>) -> &mut Self {
+        self.staged = staged;
+        self
+    }
+
+    /// The call as it is sent; its answer is the last.
     pub(crate) fn command(&self, by: By) -> Pipeline {
         let (name, script) = match by {
             By::Hash => ("EVALSHA", self.script.hash.as_str()),
@@ -84,17 +105,30 @@ impl Call {
         };
         let keys_bytes: usize = self.keys.iter().map(Vec::len).sum();
         let arguments_bytes: usize = self.arguments.iter().map(Bytes::len).sum();
+        let mut commands = Pipeline::with_capacity(1 + self.staged.len());
+        for Staged { key, bytes } in &self.staged {
+            let mut command = Cmd::with_capacity(5, key.len() + bytes.len() + 16);
+            command.arg("SET").arg(key.as_slice()).arg(bytes.as_ref());
+            command.arg("PX").arg(STAGED_TIME_MS);
+            commands.add_command(command);
+        }
         let count = 3 + self.keys.len() + self.arguments.len();
         let bytes = name.len() + script.len() + 8 + keys_bytes + arguments_bytes;
         let mut command = Cmd::with_capacity(count, bytes);
-        command.arg(name).arg(script).arg(self.keys.len());
-        for key in &self.keys {
+        command
+            .arg(name)
+            .arg(script)
+            .arg(self.keys.len() + self.staged.len());
+        for key in self
+            .keys
+            .iter()
+            .chain(self.staged.iter().map(|staged| &staged.key))
+        {
             command.arg(key.as_slice());
         }
         for argument in &self.arguments {
             command.arg(argument.as_ref());
         }
-        let mut commands = Pipeline::with_capacity(1);
         commands.add_command(command);
         commands
     }

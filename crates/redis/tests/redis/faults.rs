@@ -290,3 +290,39 @@ async fn a_server_that_is_demoted_is_unavailable_until_it_is_a_master_again() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_payload_is_there_with_its_entry_and_leaves_nothing_else() {
+    use forebay_native::index::{Applied, Batch, Expect, Index, Payload};
+    let server = Server::start(&[]);
+    let engine = open(&server.settings()).await;
+    let text = |letter: &str| letter.repeat(100_000);
+    write(engine.index(), "name", &text("a")[..50_000])
+        .await
+        .unwrap();
+    let large = |letter| {
+        let small = crate::put("name/small", "v", Payload::Inline("small".into()));
+        let large = crate::put("name", "v", Payload::Inline(text(letter).into()));
+        Batch {
+            expects: vec![("name".into(), Expect::Present)],
+            changes: vec![small, large],
+        }
+    };
+    let applied = engine
+        .index()
+        .apply(&route("name"), large("b"))
+        .await
+        .unwrap();
+    assert!(matches!(applied, Applied::Done(_)));
+    let mut refused = large("c");
+    refused.expects.push(("name".into(), Expect::Absent));
+    let applied = engine.index().apply(&route("name"), refused).await.unwrap();
+    assert_eq!(applied, Applied::Unexpected { expect_index: 1 });
+    let there = entry(engine.index(), "name").await.unwrap().unwrap();
+    assert_eq!(there.payload.unwrap(), text("b"));
+    let keys: Vec<String> = server.command(&["KEYS", "*:payload:name"]).await;
+    let seconds: i64 = server.command(&["TTL", &keys[0]]).await;
+    assert_eq!(seconds, -1, "it stays");
+    let keys: Vec<String> = server.command(&["KEYS", "*:staged:*"]).await;
+    assert_eq!(keys, [""; 0]);
+}
