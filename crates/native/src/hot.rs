@@ -25,7 +25,8 @@ mod names;
 mod tests;
 
 pub use indexed::{IndexedHot, Parts, stranded};
-pub use names::{InvalidSpace, Space, blob_named_by};
+pub use names::{InvalidSpace, Space};
+pub(crate) use names::{all, blob_named_by};
 
 /// A key of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,10 +2,11 @@
 //!
 //! All begin with `hot/`, the space and a NUL. A bucket's name has no NUL, so one ends it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use forebay_s3::{bucket::BucketName, key::ObjectKey};
+use forebay_store::Error;
 use serde::{Deserialize, Serialize};
 
 use super::{HotKey, HotRecord, Queue, Queued};
@@ -45,7 +46,9 @@ impl Space {
 
     fn join(&self, kind: u8, parts: &[&[u8]]) -> Bytes {
         let mut name = [FIRST, self.0.as_bytes(), &[0, kind]].concat();
-        parts.iter().for_each(|part| name.extend_from_slice(part));
+        for part in parts {
+            name.extend_from_slice(part);
+        }
         name.into()
     }
 
@@ -72,7 +75,7 @@ impl Space {
     }
 
     /// The names of a queue.
-    pub(super) fn places(&self, queue: Queue) -> std::ops::Range<Bytes> {
+    pub(super) fn places(&self, queue: Queue) -> Range<Bytes> {
         let byte = queue_byte(queue);
         self.join(b'q', &[&[byte]])..self.join(b'q', &[&[byte + 1]])
     }
@@ -97,7 +100,7 @@ impl Space {
     }
 
     /// All names of all spaces.
-    pub(super) fn all() -> std::ops::Range<Bytes> {
+    pub(super) fn all() -> Range<Bytes> {
         Bytes::from_static(FIRST)..Bytes::from_static(b"hot0")
     }
 }
@@ -163,10 +166,22 @@ pub(super) struct Value {
     pub(super) blob: Option<String>,
 }
 
-/// The blob that an entry names, if it is a tier's; for whoever removes blobs that nobody names.
-pub fn blob_named_by(name: &[u8], value: &[u8]) -> Option<BlobId> {
-    let rest = name.strip_prefix(FIRST)?;
-    let kind = rest.get(nul_in(rest)? + 1)?;
-    let value: Value = (*kind == b'o').then(|| serde_json::from_slice(value).ok())??;
-    value.blob.map(BlobId)
+/// The names of all entries of tiers.
+pub(crate) fn all() -> Range<Bytes> {
+    Space::all()
+}
+
+/// The blob that an entry of a tier names.
+///
+/// # Errors
+/// `Internal` when the entry can't be read.
+pub(crate) fn blob_named_by(name: &[u8], value: &[u8]) -> Result<Option<BlobId>, Error> {
+    let rest = name.strip_prefix(FIRST).unwrap_or_default();
+    let kind = nul_in(rest).and_then(|end| rest.get(end + 1));
+    if kind != Some(&b'o') {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(value)
+        .map_err(|error| Error::internal("read a hot record", error))?;
+    Ok(value.blob.map(BlobId))
 }

@@ -164,12 +164,11 @@ async fn a_payload_too_large_for_the_index_is_a_blob_and_goes_with_its_record() 
     .await;
     let second = get(&hot, &k).await;
     assert!(hot.bytes(&k, &second, 0..size).await.unwrap().is_some());
-    let names = Space::all();
-    let entries = parts.index.range(names, 10).await.unwrap();
-    let named: Vec<_> = entries
-        .iter()
-        .filter_map(|e| blob_named_by(&e.name, &e.value))
-        .collect();
+    let mut references = crate::indexed::References::new();
+    let mut named = Vec::new();
+    while let Some(found) = references.next(&*parts.index).await.unwrap() {
+        named.extend(found);
+    }
     assert_eq!(named, blobs.ids());
     put(
         &hot,
