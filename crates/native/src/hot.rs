@@ -74,6 +74,10 @@ pub struct HotRecord {
     /// tier whose outcome nobody knows; zero for none.
     #[serde(rename = "doubt", default, skip_serializing_if = "is_zero")]
     pub doubt_ms: i64,
+    /// Until then, Unix milliseconds, a request of the mover whose answer was lost may still come
+    /// to the cold store; zero for none.
+    #[serde(rename = "late", default, skip_serializing_if = "is_zero")]
+    pub late_ms: i64,
     /// What the key holds.
     pub holding: Holding,
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use forebay_native::hot::{Holding, HotBytes, HotKey, Swapped, Want};
+use forebay_native::hot::{Holding, HotBytes, HotKey, HotRecord, Swapped, Want};
 use forebay_s3::{operation::ObjectId, xml};
 use forebay_store::{Body, Error, Request, Response};
 
@@ -35,16 +35,16 @@ pub(crate) enum Telling {
     Body,
 }
 
-/// Brings a key to the cold store; the name of the record that is left, if any.
+/// Brings a key to the cold store; the record that is left, if any.
 ///
 /// # Errors
 /// `SlowDown` when the key does not come to rest, or whatever keeps it from being moved.
-pub(crate) async fn flush(tier: &Arc<Tier>, key: &HotKey) -> Result<Option<String>, Error> {
+pub(crate) async fn flush(tier: &Arc<Tier>, key: &HotKey) -> Result<Option<HotRecord>, Error> {
     for _ in 0..FLUSHES_MAX {
         let held = tier.held(key, Want::Value).await?;
         let record = held.as_ref().map(|held| &held.record);
         match ledger::direct(record, tier.cold.now_ms(), tier.terms()) {
-            DirectWay::Pass => return Ok(record.map(|record| record.write.clone())),
+            DirectWay::Pass => return Ok(held.map(|held| held.record)),
             DirectWay::FlushFirst => mover::move_now(tier, key).await?,
         }
     }
@@ -60,6 +60,11 @@ pub(crate) async fn write(
 ) -> Result<Response, Error> {
     let key = HotKey::from(object);
     let seen = flush(tier, &key).await?;
+    if !ledger::may_pass(seen.as_ref(), tier.cold.now_ms()) {
+        let retry_after = Some(tier.settings.settle);
+        return Err(Error::SlowDown { retry_after });
+    }
+    let seen = seen.map(|record| record.write);
     let mut guard = Guard {
         tier,
         key: Some(key.clone()),
@@ -83,8 +88,9 @@ pub(crate) async fn write(
     };
     guard.key = None;
     if let Err(error) = settle(tier, &key, seen.as_deref(), &outcome).await {
-        // The write has happened, but the old record may hide it.
-        if seen.is_some() && answer.is_ok() {
+        // The write has happened, but a record may hide it.
+        if answer.is_ok() && outcome != DirectOutcome::Refused {
+            tier.doubt(key);
             return Err(error);
         }
     }
@@ -161,6 +167,24 @@ fn etag_of_document(bytes: &[u8]) -> Option<String> {
     })
 }
 
+/// Whether the cold store has what was written in a key that is buried.
+async fn is_last(
+    tier: &Tier,
+    key: &HotKey,
+    now: &HotRecord,
+    outcome: &DirectOutcome,
+) -> Result<bool, Error> {
+    let (Holding::Buried(_), DirectOutcome::Done(Some(etag))) = (&now.holding, outcome) else {
+        return Ok(false);
+    };
+    match tier.cold.find(key, None).await {
+        Ok(found) => Ok(found.is_some_and(|found| found.etag == *etag)),
+        Err(_) => Err(Error::Indeterminate {
+            elapsed: std::time::Duration::ZERO,
+        }),
+    }
+}
+
 /// Writes down what a write that passed by has left behind.
 pub(crate) async fn settle(
     tier: &Tier,
@@ -174,6 +198,12 @@ pub(crate) async fn settle(
     for _ in 0..ATTEMPTS_MAX {
         let held = tier.held(key, Want::Value).await?;
         let now = held.as_ref().map(|held| &held.record);
+        // A write that came to the cold store after a delete that began later is the last of the
+        // two: a condition of it was judged on what the delete had left.
+        let seen = match now {
+            Some(now) if is_last(tier, key, now, outcome).await? => Some(now.write.as_str()),
+            Some(_) | None => seen,
+        };
         let times = (tier.cold.now_ms(), tier.settle_ms());
         let Some(next) = ledger::after_direct(now, seen, outcome, times, tier.next_write()) else {
             return Ok(());

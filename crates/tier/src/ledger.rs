@@ -15,7 +15,8 @@
 //!   delete leaves a tombstone and does not pass by; a buried key is looked at once more at the end.
 //! - A latecomer is conditional on the tag that it is to replace. It can only succeed wrongly where
 //!   a tag comes back, so an object with a tag that was there before (`known`) waits that time
-//!   before it is moved.
+//!   before it is moved; and a write past the tier, whose tag nobody knows before it is done, is
+//!   refused while a request of the mover is known to be lost (`late_ms`).
 //!
 //! What is found in the cold store is *ours* when it is the object itself, or carries a tag that
 //! was written through the tier (`known`); *older* when it was written before ours was
@@ -147,6 +148,23 @@ pub(crate) fn direct(record: Option<&HotRecord>, now_ms: i64, terms: Terms) -> D
     }
 }
 
+/// Whether a write may pass the tier by, as no request of the mover may still come that it could
+/// let through.
+pub(crate) fn may_pass(record: Option<&HotRecord>, now_ms: i64) -> bool {
+    record.is_none_or(|record| record.late_ms <= now_ms)
+}
+
+/// The record that says that a request of the mover was lost.
+pub(crate) fn with_late(record: &HotRecord, until_ms: i64) -> HotRecord {
+    let mut next = record.clone();
+    next.late_ms = next.late_ms.max(until_ms);
+    // It has to be there for as long.
+    if let Holding::Settling(until) | Holding::Buried(until) = &mut next.holding {
+        *until = until_ms.max(*until);
+    }
+    next
+}
+
 /// What is known of a write that passed the tier by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DirectOutcome {
@@ -178,6 +196,7 @@ pub(crate) fn after_direct(
                 acknowledged_ms: now_ms,
                 known: Vec::new(),
                 doubt_ms: 0,
+                late_ms: 0,
                 holding: Holding::Settling(until_ms),
             });
             if let Holding::Settling(until) = &mut next.holding {
@@ -231,6 +250,7 @@ pub(crate) fn after(
         acknowledged_ms,
         known,
         doubt_ms: before.map_or(0, |before| before.doubt_ms),
+        late_ms: before.map_or(0, |before| before.late_ms),
         holding,
     }
 }

@@ -38,6 +38,7 @@ fn record(write: &str, holding: Holding) -> HotRecord {
         acknowledged_ms: 1000,
         known: Vec::new(),
         doubt_ms: 0,
+        late_ms: 0,
         holding,
     }
 }
@@ -259,7 +260,7 @@ fn values_are_read_back_as_they_were() {
     ] {
         let mut before = record("w", holding);
         before.known.push("\"x\"".into());
-        before.doubt_ms = 4;
+        (before.doubt_ms, before.late_ms) = (4, 5);
         let value = names::Value {
             record: before.clone(),
             blob: Some("b".into()),

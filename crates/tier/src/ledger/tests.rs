@@ -31,6 +31,7 @@ fn record(holding: Holding) -> HotRecord {
         acknowledged_ms: 10_000,
         known: Vec::new(),
         doubt_ms: 0,
+        late_ms: 0,
         holding,
     }
 }
@@ -283,4 +284,19 @@ fn of_a_write_that_nobody_knows_the_end_of_a_doubt_stays() {
             None
         );
     }
+}
+
+#[test]
+fn while_a_request_of_the_mover_is_lost_nothing_passes_by() {
+    for state in states().into_iter().flatten() {
+        let late = with_late(&state, 30_000);
+        assert!(!may_pass(Some(&late), 29_999));
+        assert!(may_pass(Some(&late), 30_000));
+        let next = after(Some(&late), "n".into(), 1, Holding::Tombstone);
+        assert!(!may_pass(Some(&next), 29_999), "who follows knows of it");
+        if let Step::WaitUntil(until_ms) = step(&late, 15_000, TERMS) {
+            assert_eq!(until_ms, 30_000, "the record is there for as long");
+        }
+    }
+    assert!(may_pass(None, 0));
 }

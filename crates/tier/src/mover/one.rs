@@ -78,12 +78,14 @@ fn first_condition(record: &HotRecord) -> Condition {
 /// What one attempt at the cold store brought.
 enum Attempt {
     Done(String),
-    /// The condition did not hold, or nobody knows: look.
+    /// The condition did not hold: look.
     Look,
+    /// Nobody knows: say so, and look.
+    Lost,
     End(End),
 }
 
-async fn write(tier: &Arc<Tier>, key: &HotKey, held: Held) -> Result<End, Error> {
+async fn write(tier: &Arc<Tier>, key: &HotKey, mut held: Held) -> Result<End, Error> {
     let mut condition = match tier.settings.conditions {
         Conditions::Honoured => Some(first_condition(&held.record)),
         // The store would write whatever the condition.
@@ -122,6 +124,10 @@ async fn write(tier: &Arc<Tier>, key: &HotKey, held: Held) -> Result<End, Error>
                 return moved(tier, key, &held, &etag, MoveOutcome::Written).await;
             }
             Attempt::Look => {}
+            Attempt::Lost => match lost(tier, key, &held).await? {
+                Some(now) => held = now,
+                None => return Ok(End::Done(MoveOutcome::Superseded)),
+            },
             Attempt::End(end) => return Ok(end),
         }
     }
@@ -132,6 +138,25 @@ async fn write(tier: &Arc<Tier>, key: &HotKey, held: Held) -> Result<End, Error>
 async fn is_current(tier: &Tier, key: &HotKey, held: &Held) -> Result<bool, Error> {
     let now = tier.hot.get(key, Want::Value).await?;
     Ok(now.is_some_and(|now| now.sequence == held.sequence))
+}
+
+/// Says in the record, or in the one that has taken its place, that a request was lost; the
+/// record as it is then, if it is still this one.
+async fn lost(tier: &Tier, key: &HotKey, held: &Held) -> Result<Option<Held>, Error> {
+    let until_ms = tier.cold.now_ms() + tier.settle_ms();
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(now) = tier.hot.get(key, Want::Value).await? else {
+            return Ok(None);
+        };
+        let next = ledger::with_late(&now.record, until_ms);
+        let to = Some((next, HotBytes::Kept));
+        if let Swapped::Done(_) = tier.swap(key, Some(&now), to).await? {
+            let is_same = now.sequence == held.sequence;
+            let after = tier.hot.get(key, Want::Value).await?;
+            return Ok(after.filter(|after| is_same && after.record.write == held.record.write));
+        }
+    }
+    Err(Error::SlowDown { retry_after: None })
 }
 
 /// What to do about what was found.
@@ -172,7 +197,8 @@ async fn attempt(
             // Other bytes than ours under our condition: look what they are.
             Verified::No => Attempt::Look,
         },
-        Err(trouble) if trouble.is_condition() || trouble == Trouble::Unknown => Attempt::Look,
+        Err(trouble) if trouble.is_condition() => Attempt::Look,
+        Err(Trouble::Unknown) => Attempt::Lost,
         Err(trouble) => Attempt::End(failed(key, &trouble)),
     }
 }
@@ -260,7 +286,7 @@ async fn conflict(tier: &Tier, key: &HotKey, held: Held, found: Found) -> Result
     Ok(End::Done(MoveOutcome::Conflict))
 }
 
-async fn delete(tier: &Arc<Tier>, key: &HotKey, held: Held) -> Result<End, Error> {
+async fn delete(tier: &Arc<Tier>, key: &HotKey, mut held: Held) -> Result<End, Error> {
     for _ in 0..LOOKS_MAX {
         let found = match tier.cold.find(key, None).await {
             Ok(found) => found,
@@ -288,7 +314,11 @@ async fn delete(tier: &Arc<Tier>, key: &HotKey, held: Held) -> Result<End, Error
         };
         match tier.cold.delete(key, &sent).await {
             Ok(()) => return buried(tier, key, &held, MoveOutcome::Deleted).await,
-            Err(trouble) if trouble.is_condition() || trouble == Trouble::Unknown => {}
+            Err(trouble) if trouble.is_condition() => {}
+            Err(Trouble::Unknown) => match lost(tier, key, &held).await? {
+                Some(now) => held = now,
+                None => return Ok(End::Done(MoveOutcome::Superseded)),
+            },
             Err(trouble) => return Ok(failed(key, &trouble)),
         }
     }
