@@ -5,7 +5,7 @@
 //! has to find out which of two was the last (ARCHITECTURE.md tells why there is no marker). The
 //! same is done for every other operation that needs the object where it is asked for.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use forebay_native::hot::{Holding, HotBytes, HotKey, HotRecord, Swapped, Want};
 use forebay_s3::{operation::ObjectId, xml};
@@ -21,6 +21,10 @@ use crate::{
 
 /// Tries to bring a key to rest that others write.
 const FLUSHES_MAX: usize = 8;
+/// Looks at a key that the mover is at work on; a move takes as long as two or three requests.
+const WAITS_MAX: usize = 100;
+/// Time between two of them.
+const WAIT: Duration = Duration::from_millis(20);
 /// Tries to change a record that others change as well.
 const ATTEMPTS_MAX: usize = 32;
 /// Most bytes of an answer to a copy or a completion.
@@ -40,12 +44,22 @@ pub(crate) enum Telling {
 /// # Errors
 /// `SlowDown` when the key does not come to rest, or whatever keeps it from being moved.
 pub(crate) async fn flush(tier: &Arc<Tier>, key: &HotKey) -> Result<Option<HotRecord>, Error> {
-    for _ in 0..FLUSHES_MAX {
+    let (mut flushes_left, mut waits_left) = (FLUSHES_MAX, WAITS_MAX);
+    while flushes_left > 0 {
         let held = tier.held(key, Want::Value).await?;
         let record = held.as_ref().map(|held| &held.record);
-        match ledger::direct(record, tier.cold.now_ms(), tier.terms()) {
+        let now_ms = tier.cold.now_ms();
+        if !ledger::may_pass(record, now_ms) && waits_left > 0 {
+            waits_left -= 1;
+            tokio::time::sleep(WAIT).await;
+            continue;
+        }
+        match ledger::direct(record, now_ms, tier.terms()) {
             DirectWay::Pass => return Ok(held.map(|held| held.record)),
-            DirectWay::FlushFirst => mover::move_now(tier, key).await?,
+            DirectWay::FlushFirst => {
+                flushes_left -= 1;
+                mover::move_now(tier, key).await?;
+            }
         }
     }
     Err(Error::SlowDown { retry_after: None })
@@ -180,7 +194,7 @@ async fn is_last(
     match tier.cold.find(key, None).await {
         Ok(found) => Ok(found.is_some_and(|found| found.etag == *etag)),
         Err(_) => Err(Error::Indeterminate {
-            elapsed: std::time::Duration::ZERO,
+            elapsed: Duration::ZERO,
         }),
     }
 }

@@ -5,18 +5,20 @@
 //! | none | cold | hot | cold | cold | cold | passes | — |
 //! | dirty | the object | hot | hot, by its tag | tombstone | tombstone, by its tag | flush first | write when due |
 //! | conflict | the object | hot | hot, by its tag | tombstone | tombstone, by its tag | passes, then settling | — |
-//! | tombstone | nothing | hot | hot, as absent | nothing to do | fails | flush first | delete |
-//! | buried | nothing | hot | hot, as absent | nothing to do | fails | passes, then settling | look again when due |
+//! | tombstone | nothing | hot | hot, as absent | tombstone | fails | flush first | delete |
+//! | buried | nothing | hot | hot, as absent | tombstone | fails | passes, then settling | look again when due |
 //! | settling | cold | hot | cold | tombstone | cold, then buried | passes | forget when due |
 //!
 //! A write to the cold store that was sent and not answered may still arrive later, for at most
-//! the time `settle`. Two rules keep such a latecomer from undoing what was acknowledged since:
+//! the time `settle`. These rules keep such a latecomer from undoing what was acknowledged since:
+//! - Whoever is about to change a key in the cold store says so in its record first, for that time
+//!   (`late_ms`), and takes it back when all was answered. Until then no other request of the mover
+//!   is sent, and no write passes by.
 //! - A record that the cold store has had stays as *settling* or *buried* for that time, so that a
 //!   delete leaves a tombstone and does not pass by; a buried key is looked at once more at the end.
 //! - A latecomer is conditional on the tag that it is to replace. It can only succeed wrongly where
 //!   a tag comes back, so an object with a tag that was there before (`known`) waits that time
-//!   before it is moved; and a write past the tier, whose tag nobody knows before it is done, is
-//!   refused while a request of the mover is known to be lost (`late_ms`).
+//!   before it is moved.
 //!
 //! What is found in the cold store is *ours* when it is the object itself, or carries a tag that
 //! was written through the tier (`known`); *older* when it was written before ours was
@@ -98,8 +100,6 @@ pub(crate) enum DeleteWay {
     Cold,
     /// By the cold store, which judges the condition; then the key is buried.
     ColdThenBury,
-    /// It is gone already.
-    Nothing,
 }
 
 /// How to delete an object.
@@ -116,8 +116,9 @@ pub(crate) fn delete(
         (Look::Cold, Some(_)) if gate.is_open() => Ok(DeleteWay::Entomb),
         (Look::Cold, Some(_)) => Ok(DeleteWay::ColdThenBury),
         (Look::Gone, _) => {
+            // Again, as something may have come to the cold store that is hidden here.
             gate.check(Act::Delete, key, None)?;
-            Ok(DeleteWay::Nothing)
+            Ok(DeleteWay::Entomb)
         }
         (Look::Object(object), _) => {
             gate.check(Act::Delete, key, Some(&object.etag))?;
@@ -148,8 +149,8 @@ pub(crate) fn direct(record: Option<&HotRecord>, now_ms: i64, terms: Terms) -> D
     }
 }
 
-/// Whether a write may pass the tier by, as no request of the mover may still come that it could
-/// let through.
+/// Whether no request of the mover is under way or lost, so that a write may pass by: it could
+/// bring back the tag on which such a request waits.
 pub(crate) fn may_pass(record: Option<&HotRecord>, now_ms: i64) -> bool {
     record.is_none_or(|record| record.late_ms <= now_ms)
 }
@@ -309,10 +310,11 @@ pub(crate) fn step(record: &HotRecord, now_ms: i64, terms: Terms) -> Step {
             then
         }
     };
+    let late_ms = record.late_ms;
     match &record.holding {
-        Holding::Dirty(_) => wait(waits_until(record, terms), Step::Write),
-        Holding::Tombstone => Step::Delete,
-        Holding::Buried(until_ms) => wait(*until_ms, Step::Check),
+        Holding::Dirty(_) => wait(late_ms.max(waits_until(record, terms)), Step::Write),
+        Holding::Tombstone => wait(late_ms, Step::Delete),
+        Holding::Buried(until_ms) => wait(late_ms.max(*until_ms), Step::Check),
         Holding::Settling(until_ms) => wait(*until_ms, Step::Forget),
         Holding::Conflict { .. } => Step::Leave,
     }

@@ -136,7 +136,7 @@ async fn is_hot(tier: &Tier, deletion: &Deletion<'_>) -> Result<bool, Error> {
         match ledger::delete(record, &deletion.gate, &deletion.object.key) {
             Ok(DeleteWay::Cold | DeleteWay::ColdThenBury) => false,
             // A refusal is told with the rest.
-            Ok(DeleteWay::Entomb | DeleteWay::Nothing) | Err(_) => true,
+            Ok(DeleteWay::Entomb) | Err(_) => true,
         },
     )
 }

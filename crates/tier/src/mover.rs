@@ -29,6 +29,7 @@ use crate::{
     tier::{Level, Tier},
 };
 
+mod claim;
 mod one;
 
 use one::{End, move_key};

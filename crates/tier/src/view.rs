@@ -97,17 +97,14 @@ impl View {
         }
     }
 
-    /// Changes a record until nobody came between; `next` makes the record that follows, or says
-    /// that there is nothing to do.
+    /// Changes a record until nobody came between; `next` makes the record that follows.
     async fn change<F>(&self, key: &HotKey, first: Option<Held>, next: F) -> Result<(), Error>
     where
-        F: Fn(Option<&HotRecord>) -> Result<Option<(HotRecord, HotBytes)>, Error> + Send + Sync,
+        F: Fn(Option<&HotRecord>) -> Result<(HotRecord, HotBytes), Error> + Send + Sync,
     {
         let mut held = first;
         for _ in 0..ATTEMPTS_MAX {
-            let Some(to) = next(held.as_ref().map(|held| &held.record))? else {
-                return Ok(());
-            };
+            let to = next(held.as_ref().map(|held| &held.record))?;
             match self.tier.swap(key, held.as_ref(), Some(to)).await? {
                 Swapped::Done(_) => {
                     if let Some(Holding::Dirty(_)) = held.map(|held| held.record.holding) {
@@ -214,7 +211,7 @@ impl Engine for View {
                 let holding = Holding::Dirty(record.clone());
                 let at_ms = self.tier.cold.now_ms();
                 let next = ledger::after(now, write.clone(), at_ms, holding);
-                Ok(Some((next, HotBytes::New(bytes.clone()))))
+                Ok((next, HotBytes::New(bytes.clone())))
             }
         };
         self.change(&key, first, next).await?;
@@ -240,7 +237,7 @@ impl Engine for View {
                     };
                 let at_ms = self.tier.cold.now_ms();
                 let next = ledger::after(now, write.clone(), at_ms, holding);
-                Ok(Some((next, HotBytes::Kept)))
+                Ok((next, HotBytes::Kept))
             }
         };
         self.change(&key, first, next).await
@@ -251,11 +248,10 @@ impl Engine for View {
         let first = self.held(&key, Want::Value).await?;
         let next = |now: Option<&HotRecord>| match ledger::delete(now, &gate, &object.key)? {
             DeleteWay::Cold | DeleteWay::ColdThenBury => Err(self.turned_cold()),
-            DeleteWay::Nothing => Ok(None),
             DeleteWay::Entomb => {
                 let at_ms = self.tier.cold.now_ms();
                 let next = ledger::after(now, write.clone(), at_ms, Holding::Tombstone);
-                Ok(Some((next, HotBytes::None)))
+                Ok((next, HotBytes::None))
             }
         };
         self.change(&key, first, next).await

@@ -206,7 +206,7 @@ pub(crate) async fn delete(
     match ledger::delete(record, &gate, &object.key)? {
         DeleteWay::Cold => cold(tier, request).await,
         DeleteWay::ColdThenBury => delete_then_bury(tier, request, (&key, held)).await,
-        DeleteWay::Nothing | DeleteWay::Entomb => {
+        DeleteWay::Entomb => {
             let again = crate::request::copy_of(&request);
             let store = View::store(tier, Seen::key(key, held));
             match store.call(request).await {

@@ -102,7 +102,7 @@ fn every_state_takes_puts_as_the_table_says() {
 
 #[test]
 fn every_state_takes_deletes_as_the_table_says() {
-    use DeleteWay::{Cold, ColdThenBury, Entomb, Nothing};
+    use DeleteWay::{Cold, ColdThenBury, Entomb};
     let key = ObjectKey::parse("k").unwrap();
     let failed = Err(Code::PreconditionFailed);
     let [if_match, other, _] = gates();
@@ -110,8 +110,8 @@ fn every_state_takes_deletes_as_the_table_says() {
         (Ok(Cold), Ok(Cold), Ok(Cold)),
         (Ok(Entomb), Ok(Entomb), failed),
         (Ok(Entomb), Ok(Entomb), failed),
-        (Ok(Nothing), failed, failed),
-        (Ok(Nothing), failed, failed),
+        (Ok(Entomb), failed, failed),
+        (Ok(Entomb), failed, failed),
         (Ok(Entomb), Ok(ColdThenBury), Ok(ColdThenBury)),
     ]) {
         let judge = |gate: &Gate| code(delete(state.as_ref(), gate, &key));

@@ -6,7 +6,7 @@ use forebay_native::hot::{Held, Holding, HotBytes, HotKey, HotRecord, Swapped, W
 use forebay_store::{Body, Error};
 use forebay_telemetry::tier::MoveOutcome;
 
-use super::Urgency;
+use super::{Urgency, claim::Claim};
 use crate::{
     cold::{Condition, Trouble},
     ledger::{self, Conditions, Found, Step, Verdict},
@@ -61,9 +61,30 @@ async fn step(tier: &Arc<Tier>, key: &HotKey, urgency: Urgency) -> Result<End, E
             tier.swap(key, Some(&held), None).await?;
             Ok(End::Rest)
         }
-        Step::Write => write(tier, key, held).await,
-        Step::Delete => delete(tier, key, held).await,
-        Step::Check => check(tier, key, held).await,
+        step @ (Step::Write | Step::Delete | Step::Check) => {
+            let Some(mut claim) = Claim::take(tier, key, held).await? else {
+                return Ok(End::Rest);
+            };
+            let end = match step {
+                Step::Write => write(tier, key, &mut claim).await,
+                Step::Delete => delete(tier, key, &mut claim).await,
+                Step::Check | Step::Forget | Step::WaitUntil(_) | Step::Leave => {
+                    check(tier, key, &mut claim).await
+                }
+            };
+            match end {
+                // Their records are without the claim.
+                Ok(End::Done(
+                    MoveOutcome::Written
+                    | MoveOutcome::Already
+                    | MoveOutcome::Deleted
+                    | MoveOutcome::Overtaken
+                    | MoveOutcome::Conflict,
+                )) => {}
+                Ok(_) | Err(_) => claim.end(tier, key).await?,
+            }
+            end
+        }
     }
 }
 
@@ -85,14 +106,14 @@ enum Attempt {
     End(End),
 }
 
-async fn write(tier: &Arc<Tier>, key: &HotKey, mut held: Held) -> Result<End, Error> {
+async fn write(tier: &Arc<Tier>, key: &HotKey, claim: &mut Claim) -> Result<End, Error> {
     let mut condition = match tier.settings.conditions {
-        Conditions::Honoured => Some(first_condition(&held.record)),
+        Conditions::Honoured => Some(first_condition(&claim.held.record)),
         // The store would write whatever the condition.
         Conditions::Ignored => None,
     };
     for _ in 0..LOOKS_MAX {
-        let Some(object) = held.record.holding.record() else {
+        let Some(object) = claim.held.record.holding.record() else {
             return Ok(End::Rest);
         };
         let Some(now) = condition.take() else {
@@ -103,31 +124,32 @@ async fn write(tier: &Arc<Tier>, key: &HotKey, mut held: Held) -> Result<End, Er
             // What was found may be the next object of this key, moved by another. Where ours is
             // still the current one after the look, it was not; and what comes later has another
             // tag than the one that is found.
-            if !is_current(tier, key, &held).await? {
+            if !is_current(tier, key, &claim.held).await? {
                 return Ok(End::Done(MoveOutcome::Superseded));
             }
-            match verdict(&held.record, found) {
+            match verdict(&claim.held.record, found) {
                 Next::Try(next) => condition = Some(next),
                 Next::Same(etag) => {
-                    return moved(tier, key, &held, &etag, MoveOutcome::Already).await;
+                    return moved(tier, key, claim, (&etag, MoveOutcome::Already)).await;
                 }
-                Next::Foreign(found) => return conflict(tier, key, held, found).await,
+                Next::Foreign(found) => return conflict(tier, key, claim, found).await,
             }
             continue;
         };
+        if !claim.may_send(tier) {
+            return Ok(End::Rest);
+        }
         let span = 0..object.size_bytes;
-        let Some(body) = tier.hot.bytes(key, &held, span).await? else {
+        let Some(body) = tier.hot.bytes(key, &claim.held, span).await? else {
             return Ok(End::Done(MoveOutcome::Superseded));
         };
-        match attempt(tier, key, (&held.record, body), now).await {
+        match attempt(tier, key, (&claim.held.record, body), now).await {
             Attempt::Done(etag) => {
-                return moved(tier, key, &held, &etag, MoveOutcome::Written).await;
+                return moved(tier, key, claim, (&etag, MoveOutcome::Written)).await;
             }
             Attempt::Look => {}
-            Attempt::Lost => match lost(tier, key, &held).await? {
-                Some(now) => held = now,
-                None => return Ok(End::Done(MoveOutcome::Superseded)),
-            },
+            Attempt::Lost if claim.lost(tier, key).await? => {}
+            Attempt::Lost => return Ok(End::Done(MoveOutcome::Superseded)),
             Attempt::End(end) => return Ok(end),
         }
     }
@@ -138,25 +160,6 @@ async fn write(tier: &Arc<Tier>, key: &HotKey, mut held: Held) -> Result<End, Er
 async fn is_current(tier: &Tier, key: &HotKey, held: &Held) -> Result<bool, Error> {
     let now = tier.hot.get(key, Want::Value).await?;
     Ok(now.is_some_and(|now| now.sequence == held.sequence))
-}
-
-/// Says in the record, or in the one that has taken its place, that a request was lost; the
-/// record as it is then, if it is still this one.
-async fn lost(tier: &Tier, key: &HotKey, held: &Held) -> Result<Option<Held>, Error> {
-    let until_ms = tier.cold.now_ms() + tier.settle_ms();
-    for _ in 0..ATTEMPTS_MAX {
-        let Some(now) = tier.hot.get(key, Want::Value).await? else {
-            return Ok(None);
-        };
-        let next = ledger::with_late(&now.record, until_ms);
-        let to = Some((next, HotBytes::Kept));
-        if let Swapped::Done(_) = tier.swap(key, Some(&now), to).await? {
-            let is_same = now.sequence == held.sequence;
-            let after = tier.hot.get(key, Want::Value).await?;
-            return Ok(after.filter(|after| is_same && after.record.write == held.record.write));
-        }
-    }
-    Err(Error::SlowDown { retry_after: None })
 }
 
 /// What to do about what was found.
@@ -225,16 +228,14 @@ fn verified(etag: &str, object: &forebay_native::record::ObjectRecord) -> Verifi
 async fn moved(
     tier: &Tier,
     key: &HotKey,
-    held: &Held,
-    etag: &str,
-    outcome: MoveOutcome,
+    claim: &Claim,
+    (etag, outcome): (&str, MoveOutcome),
 ) -> Result<End, Error> {
     let until_ms = tier.cold.now_ms() + tier.settle_ms();
-    let settling = Holding::Settling(until_ms);
-    let mut next = succeeded(&held.record, settling);
+    let mut next = succeeded(claim, Holding::Settling(until_ms));
     ledger::learn(&mut next.known, etag);
     let to = Some((next, HotBytes::None));
-    if let Swapped::Done(_) = tier.swap(key, Some(held), to).await? {
+    if let Swapped::Done(_) = tier.swap(key, Some(&claim.held), to).await? {
         return Ok(End::Done(outcome));
     }
     for _ in 0..ATTEMPTS_MAX {
@@ -255,13 +256,16 @@ async fn moved(
 }
 
 /// The record that follows when the cold store has had what this one says.
-fn succeeded(record: &HotRecord, holding: Holding) -> HotRecord {
-    let write = record.write.clone();
-    let at_ms = record.acknowledged_ms;
-    ledger::after(Some(record), write, at_ms, holding)
+fn succeeded(claim: &Claim, holding: Holding) -> HotRecord {
+    let record = &claim.held.record;
+    let (write, at_ms) = (record.write.clone(), record.acknowledged_ms);
+    let mut next = ledger::after(Some(record), write, at_ms, holding);
+    next.late_ms = claim.late_ms();
+    next
 }
 
-async fn conflict(tier: &Tier, key: &HotKey, held: Held, found: Found) -> Result<End, Error> {
+async fn conflict(tier: &Tier, key: &HotKey, claim: &Claim, found: Found) -> Result<End, Error> {
+    let held = &claim.held;
     let Holding::Dirty(record) = &held.record.holding else {
         return Ok(End::Rest);
     };
@@ -270,8 +274,9 @@ async fn conflict(tier: &Tier, key: &HotKey, held: Held, found: Found) -> Result
         record: record.clone(),
         found: found.etag.clone(),
     };
+    next.late_ms = claim.late_ms();
     let to = Some((next, HotBytes::Kept));
-    if let Swapped::Changed = tier.swap(key, Some(&held), to).await? {
+    if let Swapped::Changed = tier.swap(key, Some(held), to).await? {
         return Ok(End::Done(MoveOutcome::Superseded));
     }
     tier.metrics.conflicts_found.inc();
@@ -286,68 +291,78 @@ async fn conflict(tier: &Tier, key: &HotKey, held: Held, found: Found) -> Result
     Ok(End::Done(MoveOutcome::Conflict))
 }
 
-async fn delete(tier: &Arc<Tier>, key: &HotKey, mut held: Held) -> Result<End, Error> {
+async fn delete(tier: &Arc<Tier>, key: &HotKey, claim: &mut Claim) -> Result<End, Error> {
     for _ in 0..LOOKS_MAX {
         let found = match tier.cold.find(key, None).await {
             Ok(found) => found,
             Err(trouble) => return Ok(failed(key, &trouble)),
         };
-        if !is_current(tier, key, &held).await? {
+        if !is_current(tier, key, &claim.held).await? {
             return Ok(End::Done(MoveOutcome::Superseded));
         }
-        let condition = match verdict(&held.record, found) {
+        let until_ms = tier.cold.now_ms() + tier.settle_ms();
+        let condition = match verdict(&claim.held.record, found) {
             Next::Try(Condition::Absent) => {
-                return buried(tier, key, &held, MoveOutcome::Deleted).await;
+                let buried = Holding::Buried(until_ms);
+                return put_to_rest(tier, key, claim, (buried, MoveOutcome::Deleted)).await;
             }
             Next::Try(condition) => condition,
             // A delete loses to whoever wrote after it; nothing that was acknowledged is lost.
             Next::Same(_) | Next::Foreign(_) => {
-                let settling = Holding::Settling(tier.cold.now_ms() + tier.settle_ms());
-                let to = Some((succeeded(&held.record, settling), HotBytes::None));
-                tier.swap(key, Some(&held), to).await?;
-                return Ok(End::Done(MoveOutcome::Overtaken));
+                let settling = Holding::Settling(until_ms);
+                return put_to_rest(tier, key, claim, (settling, MoveOutcome::Overtaken)).await;
             }
         };
+        if !claim.may_send(tier) {
+            return Ok(End::Rest);
+        }
         let sent = match tier.settings.conditions {
             Conditions::Honoured => condition,
             Conditions::Ignored => Condition::None,
         };
         match tier.cold.delete(key, &sent).await {
-            Ok(()) => return buried(tier, key, &held, MoveOutcome::Deleted).await,
+            Ok(()) => {
+                let buried = Holding::Buried(tier.cold.now_ms() + tier.settle_ms());
+                return put_to_rest(tier, key, claim, (buried, MoveOutcome::Deleted)).await;
+            }
             Err(trouble) if trouble.is_condition() => {}
-            Err(Trouble::Unknown) => match lost(tier, key, &held).await? {
-                Some(now) => held = now,
-                None => return Ok(End::Done(MoveOutcome::Superseded)),
-            },
+            Err(Trouble::Unknown) => {
+                if !claim.lost(tier, key).await? {
+                    return Ok(End::Done(MoveOutcome::Superseded));
+                }
+            }
             Err(trouble) => return Ok(failed(key, &trouble)),
         }
     }
     Ok(End::Failed(MoveOutcome::Failed))
 }
 
-/// Says in the record that the cold store's object is deleted.
-async fn buried(
+/// Says in the record what the cold store holds now.
+async fn put_to_rest(
     tier: &Tier,
     key: &HotKey,
-    held: &Held,
-    outcome: MoveOutcome,
+    claim: &Claim,
+    (holding, outcome): (Holding, MoveOutcome),
 ) -> Result<End, Error> {
-    let holding = Holding::Buried(tier.cold.now_ms() + tier.settle_ms());
-    let to = Some((succeeded(&held.record, holding), HotBytes::None));
-    match tier.swap(key, Some(held), to).await? {
+    let to = Some((succeeded(claim, holding), HotBytes::None));
+    match tier.swap(key, Some(&claim.held), to).await? {
         Swapped::Done(_) => Ok(End::Done(outcome)),
         Swapped::Changed => Ok(End::Done(MoveOutcome::Superseded)),
     }
 }
 
 /// Looks once more at a key that was deleted: what came late is deleted again.
-async fn check(tier: &Arc<Tier>, key: &HotKey, held: Held) -> Result<End, Error> {
-    match tier.cold.find(key, None).await {
-        Err(trouble) => Ok(failed(key, &trouble)),
-        Ok(Some(found)) if held.record.known.contains(&found.etag) => delete(tier, key, held).await,
+async fn check(tier: &Arc<Tier>, key: &HotKey, claim: &mut Claim) -> Result<End, Error> {
+    let found = match tier.cold.find(key, None).await {
+        Ok(found) => found,
+        Err(trouble) => return Ok(failed(key, &trouble)),
+    };
+    let judged = found.map(|found| ledger::judge(&claim.held.record, &found));
+    match judged {
+        Some(Verdict::Replaceable) => delete(tier, key, claim).await,
         // Nothing came, or somebody has written the key anew.
-        Ok(_) => {
-            tier.swap(key, Some(&held), None).await?;
+        None | Some(Verdict::Same | Verdict::Foreign) => {
+            tier.swap(key, Some(&claim.held), None).await?;
             Ok(End::Rest)
         }
     }

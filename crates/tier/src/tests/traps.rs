@@ -4,7 +4,10 @@ use super::{
     scene::{Scene, Yielding},
     *,
 };
-use forebay_store::contract::requests::{delete, get, list_v2, put};
+use forebay_store::{
+    contract::requests::{delete, get, list_v2, put},
+    faulty::Fault,
+};
 
 const SETTLE_SECONDS: u64 = 60;
 
@@ -19,13 +22,19 @@ async fn body_of(name: &str, store: &dyn Store) -> String {
     get("bucket", name).expect(200, store).await.text()
 }
 
+/// Goal: a mover that wakes up after all others have stopped to wait for it does no harm.
+/// Method: nobody waits at all, so that another moves the next object under its eyes.
 /// Fault: leave out `is_current` after the look.
 #[tokio::test]
 async fn a_mover_that_slept_past_its_lease_leaves_newer_data_alone() {
     let (rig, _) = Rig::with_bucket().await;
     let scene = Scene::new(rig.cold.clone());
-    let sleeper = Arc::new(rig.gateway_before("g1", prompt(), scene.clone()));
-    let other = rig.gateway("g2", prompt());
+    let settings = TierSettings {
+        settle: Duration::ZERO,
+        ..prompt()
+    };
+    let sleeper = Arc::new(rig.gateway_before("g1", settings.clone(), scene.clone()));
+    let other = rig.gateway("g2", settings);
     put("bucket", "k").body("v1").expect(200, &*sleeper).await;
     scene.hold_next();
     let mover = sleeper.mover();
@@ -33,7 +42,7 @@ async fn a_mover_that_slept_past_its_lease_leaves_newer_data_alone() {
     scene.arrived.acquire().await.unwrap().forget();
     put("bucket", "k").body("v2").expect(200, &other).await;
     assert!(other.mover().turn().await.unwrap().is_idle);
-    // The lease runs out, but the time is not long enough for `v2` to look newer than `v1`.
+    // So soon after `v1` that `v2` does not look newer by the clock.
     other.operator().flush().await.unwrap();
     assert_eq!(body_of("k", &*rig.cold).await, "v2");
     scene.may_go.add_permits(1);
@@ -41,6 +50,57 @@ async fn a_mover_that_slept_past_its_lease_leaves_newer_data_alone() {
     assert_eq!(body_of("k", &*rig.cold).await, "v2");
     assert_eq!(body_of("k", &*sleeper).await, "v2");
     assert!(!other.operator().has_dirty().await.unwrap());
+}
+
+/// Fault: do not look at claims.
+#[tokio::test]
+async fn a_key_that_a_gateway_is_at_work_on_is_left_alone_by_others() {
+    let (rig, _) = Rig::with_bucket().await;
+    let scene = Scene::new(rig.cold.clone());
+    let first = Arc::new(rig.gateway_before("g1", prompt(), scene.clone()));
+    let second = rig.gateway("g2", prompt());
+    put("bucket", "k").body("v1").expect(200, &*first).await;
+    scene.hold_next();
+    let mover = first.mover();
+    let turn = tokio::spawn(async move { mover.turn().await.unwrap() });
+    scene.arrived.acquire().await.unwrap().forget();
+    put("bucket", "k").body("v2").expect(200, &second).await;
+    second.operator().flush().await.unwrap();
+    assert_eq!(get("bucket", "k").refusal(&*rig.cold).await, "NoSuchKey");
+    scene.may_go.add_permits(1);
+    turn.await.unwrap();
+    assert_eq!(body_of("k", &*rig.cold).await, "v1");
+    assert!(flushed(&second).await);
+    assert_eq!(body_of("k", &*rig.cold).await, "v2");
+}
+
+/// Fault: let writes pass by whatever is lost.
+#[tokio::test(start_paused = true)]
+async fn nothing_passes_by_while_a_request_of_the_mover_may_still_arrive() {
+    let (rig, _) = Rig::with_bucket().await;
+    let scene = Scene::new(rig.cold.clone());
+    let layer = rig.gateway_before("g1", prompt(), scene.clone());
+    put("bucket", "k").body("v1").expect(200, &layer).await;
+    scene.lose_next();
+    layer.mover().turn().await.unwrap();
+    let past = || {
+        put("bucket", "k")
+            .header("x-forebay-tier", "cold")
+            .body("v2")
+    };
+    let refused = past().send(&layer).await;
+    assert!(matches!(
+        refused,
+        Err(forebay_store::Error::SlowDown { .. })
+    ));
+    rig.pass(SETTLE_SECONDS);
+    past().expect(200, &layer).await;
+    assert_eq!(body_of("k", &layer).await, "v2");
+}
+
+async fn flushed(layer: &TierLayer) -> bool {
+    let flushed = layer.operator().flush_and_wait(Duration::ZERO).await;
+    flushed.unwrap()
 }
 
 #[tokio::test]
@@ -74,7 +134,7 @@ async fn what_is_dirty_is_read_and_listed_from_every_gateway() {
     );
 }
 
-/// Fault: forget a tombstone as soon as the cold store has had it.
+/// Fault: delete without waiting for what is lost.
 #[tokio::test]
 async fn an_upload_that_arrives_after_the_delete_does_not_bring_the_object_back() {
     let (rig, _) = Rig::with_bucket().await;
@@ -82,11 +142,10 @@ async fn an_upload_that_arrives_after_the_delete_does_not_bring_the_object_back(
     let layer = rig.gateway_before("g1", prompt(), scene.clone());
     put("bucket", "k").body("v").expect(200, &layer).await;
     scene.lose_next();
-    // The look after the lost answer finds nothing, so it is sent once more and succeeds.
-    layer.mover().turn().await.unwrap();
+    rig.cold.script([Fault::Unavailable]);
+    assert_eq!(layer.mover().turn().await.unwrap().failed_count, 1);
     delete("bucket", "k").expect(204, &layer).await;
-    layer.mover().turn().await.unwrap();
-    assert_eq!(get("bucket", "k").refusal(&*rig.cold).await, "NoSuchKey");
+    layer.operator().flush().await.unwrap();
     for answer in scene.deliver().await {
         answer.unwrap();
     }
@@ -97,14 +156,29 @@ async fn an_upload_that_arrives_after_the_delete_does_not_bring_the_object_back(
         [""; 0]
     );
     rig.pass(SETTLE_SECONDS);
-    layer.mover().turn().await.unwrap();
-    assert_eq!(get("bucket", "k").refusal(&*rig.cold).await, "NoSuchKey");
-    rig.pass(SETTLE_SECONDS);
-    layer.mover().turn().await.unwrap();
-    assert_eq!(get("bucket", "k").refusal(&layer).await, "NoSuchKey");
+    assert!(flushed(&layer).await);
+    for store in [&layer as &dyn Store, &*rig.cold] {
+        assert_eq!(get("bucket", "k").refusal(store).await, "NoSuchKey");
+    }
 }
 
-/// Fault: write without a condition.
+/// Fault: forget a key as soon as it is deleted.
+#[tokio::test]
+async fn what_comes_after_a_delete_from_a_gateway_that_died_is_deleted_again() {
+    let (rig, layer) = Rig::with_bucket().await;
+    put("bucket", "k").body("v").expect(200, &layer).await;
+    delete("bucket", "k").expect(204, &layer).await;
+    assert!(flushed(&layer).await);
+    put("bucket", "k").body("v").expect(200, &*rig.cold).await;
+    assert_eq!(get("bucket", "k").refusal(&layer).await, "NoSuchKey");
+    rig.pass(SETTLE_SECONDS);
+    layer.mover().turn().await.unwrap();
+    for store in [&layer as &dyn Store, &*rig.cold] {
+        assert_eq!(get("bucket", "k").refusal(store).await, "NoSuchKey");
+    }
+}
+
+/// Fault: write while something is lost.
 #[tokio::test]
 async fn an_upload_that_arrives_after_the_next_one_changes_nothing() {
     let (rig, _) = Rig::with_bucket().await;
@@ -112,19 +186,16 @@ async fn an_upload_that_arrives_after_the_next_one_changes_nothing() {
     let layer = rig.gateway_before("g1", prompt(), scene.clone());
     put("bucket", "k").body("v1").expect(200, &layer).await;
     scene.lose_next();
-    rig.cold.script([forebay_store::faulty::Fault::Unavailable]);
+    rig.cold.script([Fault::Unavailable]);
     assert_eq!(layer.mover().turn().await.unwrap().failed_count, 1);
     put("bucket", "k").body("v2").expect(200, &layer).await;
-    assert!(
-        layer
-            .operator()
-            .flush_and_wait(Duration::ZERO)
-            .await
-            .unwrap()
-    );
+    assert!(!flushed(&layer).await);
     for answer in scene.deliver().await {
-        assert!(answer.is_err());
+        answer.unwrap();
     }
+    assert_eq!(body_of("k", &layer).await, "v2");
+    rig.pass(SETTLE_SECONDS);
+    assert!(flushed(&layer).await);
     assert_eq!(body_of("k", &*rig.cold).await, "v2");
 }
 
@@ -141,7 +212,7 @@ async fn a_tag_that_comes_back_waits_for_latecomers() {
     layer.mover().turn().await.unwrap();
     write("b").await;
     scene.lose_next();
-    rig.cold.script([forebay_store::faulty::Fault::Unavailable]);
+    rig.cold.script([Fault::Unavailable]);
     assert_eq!(layer.mover().turn().await.unwrap().failed_count, 1);
     write("a").await;
     layer.operator().flush().await.unwrap();
@@ -167,7 +238,7 @@ async fn an_answer_that_is_lost_is_looked_for_and_not_sent_twice() {
     let layer = rig.gateway("g1", prompt());
     put("bucket", "k").body("v").expect(200, &layer).await;
     let calls = rig.cold.calls();
-    rig.cold.script([forebay_store::faulty::Fault::AnswerLost]);
+    rig.cold.script([Fault::AnswerLost]);
     assert_eq!(layer.mover().turn().await.unwrap().done_count, 1);
     assert_eq!(rig.cold.calls(), calls + 2);
     assert!(!layer.operator().has_dirty().await.unwrap());
@@ -272,6 +343,8 @@ async fn a_turn_that_is_dropped_anywhere_loses_nothing() {
                 }
             }
             drop(turn);
+            // What the turn was at work on is left alone until nothing of it can arrive.
+            rig.pass(SETTLE_SECONDS);
             let other = rig.gateway("g2", prompt());
             assert!(
                 other
