@@ -49,20 +49,30 @@ pub(crate) async fn flush(tier: &Arc<Tier>, key: &HotKey) -> Result<Option<HotRe
         let held = tier.held(key, Want::Value).await?;
         let record = held.as_ref().map(|held| &held.record);
         let now_ms = tier.cold.now_ms();
-        if !ledger::may_pass(record, now_ms) && waits_left > 0 {
+        if !ledger::may_pass(record, now_ms) {
+            if waits_left == 0 {
+                break;
+            }
             waits_left -= 1;
             tokio::time::sleep(WAIT).await;
             continue;
         }
-        match ledger::direct(record, now_ms, tier.terms()) {
+        match ledger::direct(record) {
             DirectWay::Pass => return Ok(held.map(|held| held.record)),
+            DirectWay::UncoverFirst => {
+                let until = Holding::Settling(now_ms + tier.settle_ms());
+                let next = ledger::after(record, tier.next_write(), now_ms, until);
+                let to = Some((next, HotBytes::None));
+                tier.swap(key, held.as_ref(), to).await?;
+            }
             DirectWay::FlushFirst => {
                 flushes_left -= 1;
                 mover::move_now(tier, key).await?;
             }
         }
     }
-    Err(Error::SlowDown { retry_after: None })
+    let retry_after = Some(tier.settings.settle);
+    Err(Error::SlowDown { retry_after })
 }
 
 /// Sends a write to the cold store.
@@ -74,10 +84,6 @@ pub(crate) async fn write(
 ) -> Result<Response, Error> {
     let key = HotKey::from(object);
     let seen = flush(tier, &key).await?;
-    if !ledger::may_pass(seen.as_ref(), tier.cold.now_ms()) {
-        let retry_after = Some(tier.settings.settle);
-        return Err(Error::SlowDown { retry_after });
-    }
     let seen = seen.map(|record| record.write);
     let mut guard = Guard {
         tier,

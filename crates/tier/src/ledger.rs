@@ -6,7 +6,7 @@
 //! | dirty | the object | hot | hot, by its tag | tombstone | tombstone, by its tag | flush first | write when due |
 //! | conflict | the object | hot | hot, by its tag | tombstone | tombstone, by its tag | passes, then settling | — |
 //! | tombstone | nothing | hot | hot, as absent | tombstone | fails | flush first | delete |
-//! | buried | nothing | hot | hot, as absent | tombstone | fails | passes, then settling | look again when due |
+//! | buried | nothing | hot | hot, as absent | tombstone | fails | uncover first | look again when due |
 //! | settling | cold | hot | cold | tombstone | cold, then buried | passes | forget when due |
 //!
 //! A write to the cold store that was sent and not answered may still arrive later, for at most
@@ -14,11 +14,8 @@
 //! - Whoever is about to change a key in the cold store says so in its record first, for that time
 //!   (`late_ms`), and takes it back when all was answered. Until then no other request of the mover
 //!   is sent, and no write passes by.
-//! - A record that the cold store has had stays as *settling* or *buried* for that time, so that a
-//!   delete leaves a tombstone and does not pass by; a buried key is looked at once more at the end.
-//! - A latecomer is conditional on the tag that it is to replace. It can only succeed wrongly where
-//!   a tag comes back, so an object with a tag that was there before (`known`) waits that time
-//!   before it is moved.
+//! - A record that the cold store has had stays as *settling* or *buried* for that time, so that
+//!   whoever writes next knows of it; a buried key is looked at once more at the end.
 //!
 //! What is found in the cold store is *ours* when it is the object itself, or carries a tag that
 //! was written through the tier (`known`); *older* when it was written before ours was
@@ -135,17 +132,17 @@ pub(crate) enum DirectWay {
     /// After the record has been applied to the cold store, so that nobody has to find out later
     /// which of the two was the last.
     FlushFirst,
+    /// After the buried key has become a settling one: the write is not to be hidden by what was
+    /// deleted before it, not even from who judges a condition meanwhile.
+    UncoverFirst,
 }
 
 /// How a write passes the tier by.
-pub(crate) fn direct(record: Option<&HotRecord>, now_ms: i64, terms: Terms) -> DirectWay {
-    let Some(record) = record else {
-        return DirectWay::Pass;
-    };
-    match &record.holding {
-        Holding::Conflict { .. } | Holding::Buried(_) | Holding::Settling(_) => DirectWay::Pass,
-        Holding::Dirty(_) if waits_until(record, terms) > now_ms => DirectWay::Pass,
-        Holding::Dirty(_) | Holding::Tombstone => DirectWay::FlushFirst,
+pub(crate) fn direct(record: Option<&HotRecord>) -> DirectWay {
+    match record.map(|record| &record.holding) {
+        None | Some(Holding::Conflict { .. } | Holding::Settling(_)) => DirectWay::Pass,
+        Some(Holding::Dirty(_) | Holding::Tombstone) => DirectWay::FlushFirst,
+        Some(Holding::Buried(_)) => DirectWay::UncoverFirst,
     }
 }
 
@@ -265,15 +262,6 @@ pub(crate) fn learn(known: &mut Vec<String>, etag: &str) {
     known.push(etag.to_owned());
 }
 
-/// What the rules depend on, besides the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Terms {
-    /// Time for which a write that was not answered may still arrive.
-    pub(crate) settle_ms: i64,
-    /// Whether the cold store judges conditions of writes.
-    pub(crate) conditions: Conditions,
-}
-
 /// Whether the cold store judges conditions of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conditions {
@@ -302,7 +290,7 @@ pub(crate) enum Step {
 }
 
 /// What the mover does with a record whose turn has come.
-pub(crate) fn step(record: &HotRecord, now_ms: i64, terms: Terms) -> Step {
+pub(crate) fn step(record: &HotRecord, now_ms: i64) -> Step {
     let wait = |until_ms: i64, then| {
         if until_ms > now_ms {
             Step::WaitUntil(until_ms)
@@ -312,28 +300,11 @@ pub(crate) fn step(record: &HotRecord, now_ms: i64, terms: Terms) -> Step {
     };
     let late_ms = record.late_ms;
     match &record.holding {
-        Holding::Dirty(_) => wait(late_ms.max(waits_until(record, terms)), Step::Write),
+        Holding::Dirty(_) => wait(late_ms, Step::Write),
         Holding::Tombstone => wait(late_ms, Step::Delete),
         Holding::Buried(until_ms) => wait(late_ms.max(*until_ms), Step::Check),
         Holding::Settling(until_ms) => wait(*until_ms, Step::Forget),
         Holding::Conflict { .. } => Step::Leave,
-    }
-}
-
-/// From when on an object may be moved.
-fn waits_until(record: &HotRecord, terms: Terms) -> i64 {
-    let Some(object) = record.holding.record() else {
-        return i64::MIN;
-    };
-    let comes_back = record.known.contains(&object.etag.to_string());
-    let waits = match terms.conditions {
-        Conditions::Honoured => comes_back,
-        Conditions::Ignored => !record.known.is_empty(),
-    };
-    if waits {
-        record.acknowledged_ms + terms.settle_ms
-    } else {
-        i64::MIN
     }
 }
 

@@ -16,8 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    Presigner, buckets::Buckets, cold::Cold, ledger::Terms, placement::TIER_HEADER,
-    settings::TierSettings,
+    Presigner, buckets::Buckets, cold::Cold, placement::TIER_HEADER, settings::TierSettings,
 };
 
 /// Keys of which it is not known what a dropped write did; past it the rest is not remembered, and
@@ -111,14 +110,6 @@ impl Tier {
             writes: AtomicU64::default(),
             dirty_bytes: AtomicI64::default(),
             draining: AtomicBool::default(),
-        }
-    }
-
-    /// What the rules depend on.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
-            settle_ms: self.settle_ms(),
-            conditions: self.settings.conditions,
         }
     }
 

@@ -8,11 +8,6 @@ use forebay_s3::{
     etag::{ETag, ETagList},
 };
 
-const TERMS: Terms = Terms {
-    settle_ms: 60_000,
-    conditions: Conditions::Honoured,
-};
-
 fn object(etag: &str) -> ObjectRecord {
     ObjectRecord {
         etag: ETag::strong(etag).unwrap(),
@@ -123,13 +118,10 @@ fn every_state_takes_deletes_as_the_table_says() {
 
 #[test]
 fn writes_that_pass_by_flush_what_the_cold_store_lacks_first() {
-    use DirectWay::{FlushFirst, Pass};
-    let ways = states().map(|state| direct(state.as_ref(), 15_000, TERMS));
-    assert_eq!(ways, [Pass, FlushFirst, Pass, FlushFirst, Pass, Pass]);
-    let mut waiting = record(Holding::Dirty(object("a")));
-    waiting.known.push("\"a\"".into());
-    assert_eq!(direct(Some(&waiting), 15_000, TERMS), Pass);
-    assert_eq!(direct(Some(&waiting), 70_000, TERMS), FlushFirst);
+    use DirectWay::{FlushFirst, Pass, UncoverFirst};
+    let ways = states().map(|state| direct(state.as_ref()));
+    let expected = [Pass, FlushFirst, Pass, FlushFirst, UncoverFirst, Pass];
+    assert_eq!(ways, expected);
 }
 
 #[test]
@@ -137,26 +129,11 @@ fn the_mover_does_with_every_state_what_the_table_says() {
     use Step::{Check, Delete, Forget, Leave, WaitUntil, Write};
     let steps = |now_ms| {
         let [_, rest @ ..] = states();
-        rest.map(|state| step(&state.unwrap(), now_ms, TERMS))
+        rest.map(|state| step(&state.unwrap(), now_ms))
     };
     let (wait, none) = (WaitUntil(20_000), 19_999);
     assert_eq!(steps(none), [Write, Leave, Delete, wait, wait]);
     assert_eq!(steps(20_000), [Write, Leave, Delete, Check, Forget]);
-}
-
-#[test]
-fn a_tag_that_comes_back_waits_until_no_latecomer_can_mistake_it() {
-    let mut again = record(Holding::Dirty(object("a")));
-    again.known = vec!["\"a\"".into(), "\"b\"".into()];
-    assert_eq!(step(&again, 69_999, TERMS), Step::WaitUntil(70_000));
-    assert_eq!(step(&again, 70_000, TERMS), Step::Write);
-    again.known = vec!["\"b\"".into()];
-    assert_eq!(step(&again, 10_000, TERMS), Step::Write);
-    let blind = Terms {
-        conditions: Conditions::Ignored,
-        ..TERMS
-    };
-    assert_eq!(step(&again, 69_999, blind), Step::WaitUntil(70_000));
 }
 
 #[test]
@@ -294,7 +271,7 @@ fn while_a_request_of_the_mover_is_lost_nothing_passes_by() {
         assert!(may_pass(Some(&late), 30_000));
         let next = after(Some(&late), "n".into(), 1, Holding::Tombstone);
         assert!(!may_pass(Some(&next), 29_999), "who follows knows of it");
-        if let Step::WaitUntil(until_ms) = step(&late, 15_000, TERMS) {
+        if let Step::WaitUntil(until_ms) = step(&late, 15_000) {
             assert_eq!(until_ms, 30_000, "the record is there for as long");
         }
     }

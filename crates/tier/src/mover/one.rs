@@ -55,7 +55,7 @@ async fn step(tier: &Arc<Tier>, key: &HotKey, urgency: Urgency) -> Result<End, E
     {
         return Ok(End::Rest);
     }
-    match ledger::step(&held.record, tier.cold.now_ms(), tier.terms()) {
+    match ledger::step(&held.record, tier.cold.now_ms()) {
         Step::Leave | Step::WaitUntil(_) => Ok(End::Rest),
         Step::Forget => {
             tier.swap(key, Some(&held), None).await?;
