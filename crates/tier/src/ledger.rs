@@ -1,13 +1,22 @@
 //! Decides, from what the hot store says of a key, what an operation does: pure, no I/O, no clock.
 //!
-//! | record | reads | put | put, conditional | delete | delete, conditional | write past the tier | mover |
-//! |---|---|---|---|---|---|---|---|
-//! | none | cold | hot | cold | cold | cold | passes | — |
-//! | dirty | the object | hot | hot, by its tag | tombstone | tombstone, by its tag | flush first | write when due |
-//! | conflict | the object | hot | hot, by its tag | tombstone | tombstone, by its tag | passes, then settling | — |
-//! | tombstone | nothing | hot | hot, as absent | tombstone | fails | flush first | delete |
-//! | buried | nothing | hot | hot, as absent | tombstone | fails | uncover first | look again when due |
-//! | settling | cold | hot | cold | tombstone | cold, then buried | passes | forget when due |
+//! | record | reads | put | put, conditional | delete |
+//! |---|---|---|---|---|
+//! | none | cold | hot | cold | cold |
+//! | dirty | the object | hot | hot, by its tag | tombstone |
+//! | conflict | the object | hot | hot, by its tag | tombstone |
+//! | tombstone | nothing | hot | hot, as absent | tombstone |
+//! | buried | nothing | hot | hot, as absent | tombstone |
+//! | settling | cold | hot | cold | tombstone |
+//!
+//! | record | delete, conditional | write past the tier | mover |
+//! |---|---|---|---|
+//! | none | cold | passes | — |
+//! | dirty | tombstone, by its tag | flush first | write when due |
+//! | conflict | tombstone, by its tag | passes, then settling | — |
+//! | tombstone | fails | flush first | delete |
+//! | buried | fails | uncover first | look again when due |
+//! | settling | cold, then buried | passes | forget when due |
 //!
 //! A write to the cold store that was sent and not answered may still arrive later, for at most
 //! the time `settle`. These rules keep such a latecomer from undoing what was acknowledged since:

@@ -2,7 +2,8 @@
 //!
 //! Both are asked at the same time. An object that went from hot to cold between the two answers
 //! would be in neither, or as it was before; its record says that it went, and with which tag, so
-//! the listing is made once more then, hot first, which misses none. Elements of the cold store pass as they stand.
+//! the listing is made once more then, hot first, which misses none. Elements of the cold store
+//! pass as they stand.
 //!
 //! A page that the hot store has no say in is the cold store's own, but for the token of V2, which
 //! is ours always: hot objects may come before the next page is asked for.

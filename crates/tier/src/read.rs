@@ -21,8 +21,12 @@ use crate::{
 /// With this header a client says that it follows a redirect to the cold store.
 const REDIRECT_HEADER: HeaderName = HeaderName::from_static("x-forebay-redirect");
 
+/// Looks again at a key that others write while the cold store answers.
+const LOOKS_MAX: usize = 8;
+
 /// Answers a read: hot, then cold. An object only ever goes from hot to cold, so looking in that
-/// order misses none.
+/// order misses none. When the record has changed by the time the cold store has answered, the
+/// answer may be one that a later write has hidden already, so all is asked again.
 pub(crate) async fn read(
     tier: &Arc<Tier>,
     request: Request,
@@ -37,18 +41,27 @@ pub(crate) async fn read(
         Want::Value
     };
     let key = HotKey::from(object);
-    let held = tier.held(&key, want).await?;
-    match ledger::look(held.as_ref().map(|held| &held.record)) {
-        Look::Cold => match redirect(tier, copy_of(&request), object).await {
-            Some(response) => Ok(response),
-            None => cold(tier, request).await,
-        },
-        Look::Gone => {
-            tier.saved(Saved::Read);
-            Err(refuse::no_such_key(&object.key))
+    let mut held = tier.held(&key, want).await?;
+    for _ in 0..LOOKS_MAX {
+        match ledger::look(held.as_ref().map(|held| &held.record)) {
+            Look::Cold => {}
+            Look::Gone => {
+                tier.saved(Saved::Read);
+                return Err(refuse::no_such_key(&object.key));
+            }
+            Look::Object(_) => return hot(tier, request, (key, held)).await,
         }
-        Look::Object(_) => hot(tier, request, (key, held)).await,
+        if let Some(response) = redirect(tier, copy_of(&request), object).await {
+            return Ok(response);
+        }
+        let answer = cold(tier, copy_of(&request)).await;
+        let now = tier.held(&key, want).await?;
+        if now.as_ref().map(|now| now.sequence) == held.as_ref().map(|held| held.sequence) {
+            return answer;
+        }
+        held = now;
     }
+    Err(Error::SlowDown { retry_after: None })
 }
 
 /// Answers from the hot store, or from the cold one when the object has gone there meanwhile.
