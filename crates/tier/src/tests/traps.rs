@@ -27,29 +27,36 @@ async fn body_of(name: &str, store: &dyn Store) -> String {
 /// Fault: leave out `is_current` after the look.
 #[tokio::test]
 async fn a_mover_that_slept_past_its_lease_leaves_newer_data_alone() {
-    let (rig, _) = Rig::with_bucket().await;
-    let scene = Scene::new(rig.cold.clone());
-    let settings = TierSettings {
-        settle: Duration::ZERO,
-        ..prompt()
-    };
-    let sleeper = Arc::new(rig.gateway_before("g1", settings.clone(), scene.clone()));
-    let other = rig.gateway("g2", settings);
-    put("bucket", "k").body("v1").expect(200, &*sleeper).await;
-    scene.hold_next();
-    let mover = sleeper.mover();
-    let turn = tokio::spawn(async move { mover.turn().await.unwrap() });
-    scene.arrived.acquire().await.unwrap().forget();
-    put("bucket", "k").body("v2").expect(200, &other).await;
-    assert!(other.mover().turn().await.unwrap().is_idle);
-    // So soon after `v1` that `v2` does not look newer by the clock.
-    other.operator().flush().await.unwrap();
-    assert_eq!(body_of("k", &*rig.cold).await, "v2");
-    scene.may_go.add_permits(1);
-    turn.await.unwrap();
-    assert_eq!(body_of("k", &*rig.cold).await, "v2");
-    assert_eq!(body_of("k", &*sleeper).await, "v2");
-    assert!(!other.operator().has_dirty().await.unwrap());
+    for act in ["write", "delete"] {
+        let (rig, _) = Rig::with_bucket().await;
+        let scene = Scene::new(rig.cold.clone());
+        let settings = TierSettings {
+            settle: Duration::ZERO,
+            ..prompt()
+        };
+        let sleeper = Arc::new(rig.gateway_before("g1", settings.clone(), scene.clone()));
+        let other = rig.gateway("g2", settings);
+        put("bucket", "k").body("v0").expect(200, &*rig.cold).await;
+        rig.pass(10);
+        put("bucket", "k").body("v1").expect(200, &*sleeper).await;
+        if act == "delete" {
+            delete("bucket", "k").expect(204, &*sleeper).await;
+        }
+        scene.hold_next();
+        let mover = sleeper.mover();
+        let turn = tokio::spawn(async move { mover.turn().await.unwrap() });
+        scene.arrived.acquire().await.unwrap().forget();
+        put("bucket", "k").body("v2").expect(200, &other).await;
+        assert!(other.mover().turn().await.unwrap().is_idle);
+        // So soon after `v1` that `v2` does not look newer by the clock.
+        other.operator().flush().await.unwrap();
+        assert_eq!(body_of("k", &*rig.cold).await, "v2");
+        scene.may_go.add_permits(1);
+        turn.await.unwrap();
+        assert_eq!(body_of("k", &*rig.cold).await, "v2", "{act}");
+        assert_eq!(body_of("k", &*sleeper).await, "v2", "{act}");
+        assert!(!other.operator().has_dirty().await.unwrap());
+    }
 }
 
 /// Fault: do not look at claims.
