@@ -91,13 +91,16 @@ pub(crate) async fn write(
     };
     let answer = cold(tier, request).await;
     // An answer that comes slowly keeps its client's connection alive; it is read to its end only
-    // where a record is to be changed by it.
-    if telling == Telling::Body
-        && seen.is_none()
-        && let Ok(response) = answer
-    {
-        guard.key = None;
-        return Ok(response);
+    // where there is a record to be changed by it.
+    let is_late = answer
+        .as_ref()
+        .is_ok_and(|response| response.body.length().is_none());
+    if telling == Telling::Body && is_late && seen.is_none() {
+        let now = tier.held(&key, Want::Value).await?;
+        if now.is_none() {
+            guard.key = None;
+            return answer;
+        }
     }
     let (answer, outcome) = match telling {
         Telling::Status => {

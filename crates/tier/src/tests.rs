@@ -1,6 +1,6 @@
 //! The layer as a whole, over a hot store and a cold one in memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use forebay_native::{
     MemoryStore,
@@ -45,7 +45,8 @@ impl Rig {
         Self {
             cold: Arc::new(Faulty::new(MemoryStore::new(clock.clone()))),
             parts: Parts {
-                index: Arc::new(MemoryIndex::new()),
+                // As it is on several servers.
+                index: Arc::new(MemoryIndex::spread(NonZeroUsize::new(3).unwrap())),
                 blobs: Arc::new(MemoryBlobs::new()),
                 leases: Arc::new(MemoryLeases::new(clock.clone())),
                 durability: HotDurability::Local,
