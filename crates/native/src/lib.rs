@@ -22,6 +22,7 @@
 //! | [`index`], [`blobs`], [`leases`] | what an engine of our own is built on |
 //! | [`indexed`] | the engine over these |
 //! | [`memory`] | these in memory, and the store of them |
+//! | [`hot`] | what a tier keeps in an engine |
 //! | `contract` | with feature `testing`: what every index, blobs and leases must do |
 //!
 //! Not here: authentication, decoding and verification of payloads (the edge did that), and
@@ -34,6 +35,7 @@ pub mod blobs;
 pub mod contract;
 pub mod engine;
 pub mod gate;
+pub mod hot;
 mod ids;
 pub mod index;
 pub mod indexed;

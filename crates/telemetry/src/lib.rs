@@ -9,3 +9,4 @@ pub mod gateway;
 pub mod log;
 pub mod origin;
 pub mod redis;
+pub mod tier;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use forebay_store::Error;
 
 use super::{entry::PartEntry, names};
-use crate::{blobs::BlobId, index::Index};
+use crate::{blobs::BlobId, hot, index::Index};
 
 /// Entries read at a time.
 const ENTRIES_MAX: usize = 1000;
@@ -25,6 +25,8 @@ pub struct References {
 enum Kind {
     Large,
     Part,
+    /// A tier's.
+    Hot,
 }
 
 impl Default for References {
@@ -40,6 +42,7 @@ impl References {
             left: vec![
                 (Kind::Part, names::all_parts()),
                 (Kind::Large, names::all_large()),
+                (Kind::Hot, hot::all()),
             ],
         }
     }
@@ -61,7 +64,7 @@ impl References {
             names.start = names::after(&last.name);
             let mut blobs = Vec::new();
             for found in &entries {
-                blobs.extend(kind.blob(&found.value)?);
+                blobs.extend(kind.blob(&found.name, &found.value)?);
             }
             return Ok(Some(blobs));
         }
@@ -70,8 +73,9 @@ impl References {
 }
 
 impl Kind {
-    fn blob(self, value: &[u8]) -> Result<Option<BlobId>, Error> {
+    fn blob(self, name: &[u8], value: &[u8]) -> Result<Option<BlobId>, Error> {
         match self {
+            Self::Hot => hot::blob_named_by(name, value),
             Self::Part => Ok(PartEntry::decode(value)?.blob),
             // Without one, the blobs are those of its parts.
             Self::Large if value.is_empty() => Ok(None),
