@@ -7,6 +7,7 @@ mod client;
 mod follow;
 mod names;
 mod show;
+mod tier;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use forebay_gateway::admin::messages::{
     Change, JobState, JobStatus, JobsAnswer, LookupAnswer, StatsAnswer, TopAnswer,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::signal::unix::Signal;
 
 use crate::print_out;
 pub(crate) use arguments::AdminArguments;
@@ -56,6 +58,8 @@ impl Admin {
     async fn run(&self, command: &AdminCommand) -> Result<ExitCode> {
         match command {
             AdminCommand::Cache { command } => self.cache(command).await,
+            AdminCommand::Tier { command } => self.tier(command).await,
+            AdminCommand::Log { command } => self.log(command).await,
             AdminCommand::Jobs(arguments) => self.jobs(arguments).await,
         }
     }
@@ -134,6 +138,17 @@ impl Admin {
     async fn change(&self, kind: &str, change: Change) -> Result<ExitCode> {
         let interrupts = follow::interrupts()?;
         let job = self.post(&format!("/cache/{kind}"), &change).await?;
+        self.see_through(job, interrupts).await
+    }
+
+    /// Orders what needs no words, and waits for its end.
+    async fn follow(&self, path: &str) -> Result<ExitCode> {
+        let interrupts = follow::interrupts()?;
+        let job = self.post(path, &Change::default()).await?;
+        self.see_through(job, interrupts).await
+    }
+
+    async fn see_through(&self, job: JobStatus, interrupts: Signal) -> Result<ExitCode> {
         let job = follow::to_the_end(&self.client, job, interrupts).await?;
         self.print(&job, show::job)?;
         Ok(match (job.state, job.failed) {

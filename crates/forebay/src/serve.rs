@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use forebay_gateway::{
     Gateway, Parts, Running, access,
-    admin::{Admin, Api, Caches, Health},
+    admin::{Admin, Api, Caches, Health, Tiers},
     assemble::{self, Assembly},
     config::{self, Config, Fault, File, Flags, Judged},
 };
@@ -66,8 +66,13 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
         budget: &budget,
         variable: &variable,
     };
-    let Assembly { routes, caches } = assemble::assemble(&config, components, &mut registry)?;
-    let closing = caches.clone();
+    let assembly = assemble::assemble(&config, components, &mut registry).await?;
+    let Assembly {
+        routes,
+        caches,
+        tiers,
+    } = assembly;
+    let (closing, ending) = (caches.clone(), tiers.clone());
     let metrics = Gateway::metrics(&config.settings);
     metrics.register(&mut registry);
     assemble::register_gauges(&mut registry, &budget);
@@ -78,7 +83,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     let token = token
         .transpose()
         .map_err(|fault| FaultyConfig(vec![fault]))?;
-    let api = Api::new(caches, token, Arc::clone(&health), clock.clone());
+    let api = Api::new((caches, tiers), token, Arc::clone(&health), clock.clone());
     let api = Arc::new(api);
     let (registry, listen) = (Arc::new(registry), config.admin.listen);
     let admin = Admin::bind(listen, Arc::clone(&health), registry, Arc::clone(&api))
@@ -94,6 +99,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     };
     let running = Gateway::start(config.settings.clone(), parts).context("start gateway")?;
     let admin = tokio::spawn(admin.serve());
+    let moving = ending.start();
 
     let started = banner::Started {
         config: &config,
@@ -118,7 +124,10 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     health.begin_drain();
     api.stop().await;
     drain(running, current.drain_timeout, &mut signals).await;
+    drop(moving);
+    end(&ending, current.drain_timeout, &mut signals).await;
     close(&closing, &mut signals).await;
+    ending.close().await;
     admin.abort();
     Ok(())
 }
@@ -132,6 +141,16 @@ async fn drain(running: Running, within: Duration, signals: &mut Signals) {
             connections => tracing::warn!(connections, "stopped, these did not finish in time"),
         },
         () = signals.stop_again() => tracing::warn!("stopped at once by a second signal"),
+    }
+}
+
+/// Lets the tiers move what they are told to before the end; a second signal ends that as well.
+async fn end(tiers: &Tiers, within: Duration, signals: &mut Signals) {
+    tokio::select! {
+        () = tiers.stop(within) => {}
+        () = signals.stop_again() => {
+            tracing::warn!("stopped before the tiers had moved everything; it is durable");
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 //! | path | answers |
 //! |---|---|
 //! | `/health/live` | 200 as long as the process runs its event loop |
-//! | `/health/ready` | 200 while clients are served, 503 from the start of a drain on |
+//! | `/health/ready` | 200 while clients are served; 503 from the start of a drain on, and while a tier has something to move that is too old |
 //! | `/metrics` | every metric, in the text format of Prometheus (`OpenMetrics`) |
-//! | `/admin/v1/…` | what caches hold, and changes of it: `api` |
+//! | `/admin/v1/…` | what caches and tiers hold, and changes of it: `api` |
 //!
 //! Readiness does not ask the stores: cached objects are served while an origin is down, and a
 //! blinking origin must not take every gateway out of its load balancer at once.
@@ -20,6 +20,7 @@ mod guard;
 mod jobs;
 pub mod messages;
 mod selection;
+mod tiers;
 
 use std::{
     collections::HashMap,
@@ -44,6 +45,7 @@ use tokio::{net::TcpListener, sync::Semaphore};
 
 pub use api::{Api, needs_token};
 pub use caches::{Cache, Caches};
+pub use tiers::{Log, Moving, Tier, Tiers};
 
 /// Connections at once: a few scrapers and probes, so that a leak in one of them harms no client.
 const CONNECTIONS_MAX: usize = 64;
@@ -157,6 +159,10 @@ impl Answers {
     {
         if Api::is_for(request.uri().path()) {
             return self.api.answer(request, peer).await;
+        }
+        let is_probe = request.uri().path() == "/health/ready" && !self.health.is_draining();
+        if is_probe && let Some(late) = self.api.late().await {
+            return respond(StatusCode::SERVICE_UNAVAILABLE, PLAIN, late.into());
         }
         answer(&request, &self.health, &self.registry)
     }

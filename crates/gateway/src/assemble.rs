@@ -4,26 +4,38 @@
 //! files, credentials); the first failure ends it, with the key of the config it belongs to. Each
 //! store exists once, however many routes lead to it; each route has layers of its own.
 
+mod engines;
 mod gauges;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::Arc,
+};
 
-use forebay_cache::{CacheLayer, DiskPart, Operator};
+use forebay_cache::{CacheLayer, CacheSettings, DiskPart, Operator};
 use forebay_fs::{FsStore, OpenError};
-use forebay_native::MemoryStore;
+use forebay_native::{MemoryStore, hot::Space};
 use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
 use forebay_s3::sigv4::Credentials;
 use forebay_store::{Budget, Clock, Store, null::NullStore};
-use forebay_telemetry::{cache::CacheMetrics, disk::DiskMetrics, origin::OriginMetrics};
+use forebay_telemetry::{
+    cache::CacheMetrics, disk::DiskMetrics, origin::OriginMetrics, tier::TierMetrics,
+};
+use forebay_tier::{IndexedHot, TierLayer, TierParts};
 use prometheus_client::registry::Registry;
 
 use crate::{
     access::read_secret,
-    admin::{Cache, Caches},
-    config::{Config, CredentialsConfig, Fault, LayerConfig, S3Config, StoreConfig},
+    admin::{Cache, Caches, Tier, Tiers},
+    config::{
+        Config, CredentialsConfig, Fault, LayerConfig, RouteConfig, S3Config, StoreConfig,
+        TierConfig,
+    },
     routes::{BucketPattern, Route, Routes},
 };
 
+use engines::Engines;
 pub use gauges::register_gauges;
 
 /// What stores and layers share.
@@ -44,6 +56,8 @@ pub struct Assembly {
     pub routes: Routes,
     /// The caches among the layers.
     pub caches: Caches,
+    /// The tiers among the layers, and the logs among the stores.
+    pub tiers: Tiers,
 }
 
 /// Why a store could not be made.
@@ -68,6 +82,44 @@ pub enum AssembleError {
         /// Why.
         source: forebay_disk::OpenError,
     },
+    /// A log that can't be used.
+    #[error("stores.{name}")]
+    Log {
+        /// Name of the store.
+        name: String,
+        /// Why.
+        source: forebay_log::OpenError,
+    },
+    /// A Redis that can't be used.
+    #[error("stores.{name}")]
+    Redis {
+        /// Name of the store.
+        name: String,
+        /// Why.
+        source: forebay_redis::OpenError,
+    },
+    /// A hot store that can't be read.
+    #[error("look for what tiers left in stores.{name}")]
+    Engine {
+        /// Name of the store.
+        name: String,
+        /// Why.
+        source: forebay_store::Error,
+    },
+    /// A hot store whose tier is gone, and whose objects are nowhere else.
+    #[error(
+        "stores.{name} holds {objects} objects of space {space:?} that no cold store has yet, and \
+         no route has a tier for them: bring the layer back, with space = {space:?}, and empty it \
+         with `forebay admin tier drain` first"
+    )]
+    Stranded {
+        /// Name of the store.
+        name: String,
+        /// Where they are there.
+        space: String,
+        /// How many, deletes included.
+        objects: u64,
+    },
     /// An S3 service that can't be used as configured.
     #[error("stores.{name}")]
     Origin {
@@ -78,41 +130,42 @@ pub enum AssembleError {
     },
 }
 
-/// Makes everything; must be called inside a tokio runtime, which then refreshes credentials.
+/// Makes everything, on a tokio runtime, which then refreshes credentials and speaks to Redis.
 ///
 /// # Errors
 /// The first store that can't be made.
 ///
 /// # Panics
 /// When a route leads to a store that is not there; the config's check lets none pass.
-pub fn assemble(
+pub async fn assemble(
     config: &Config,
     components: Components<'_>,
     registry: &mut Registry,
 ) -> Result<Assembly, AssembleError> {
     let mut stores: BTreeMap<&str, Arc<dyn Store>> = BTreeMap::new();
+    let mut engines = Engines::default();
     for (name, store) in &config.stores {
-        stores.insert(name, make_store(name, store, components, registry)?);
+        let opened = engines.open(name, store, components, registry).await?;
+        let store = match opened {
+            Some(store) => store,
+            None => make_store(name, store, components, registry)?,
+        };
+        stores.insert(name, store);
     }
+    let mut building = Building {
+        engines,
+        components,
+        registry,
+        caches: Vec::new(),
+        tiers: Vec::new(),
+        used: Vec::new(),
+    };
     let mut routes = Vec::with_capacity(config.routes.len());
-    let mut caches = Vec::new();
     for (index, route) in config.routes.iter().enumerate() {
         let store = stores
             .get(&*route.store)
             .expect("the check has found every store");
-        // The first layer of the config is the first that a request meets, so it goes on last.
-        let mut store = Arc::clone(store);
-        for layer in route.layers.iter().rev() {
-            let (layer, operator) = add_layer(store, layer, index, (components, registry))?;
-            caches.push(Cache {
-                name: index.to_string(),
-                route_index: index,
-                store: route.store.clone(),
-                buckets: route.buckets.clone(),
-                operator,
-            });
-            store = layer;
-        }
+        let store = building.add_layers(Arc::clone(store), route, index)?;
         let buckets = route
             .buckets
             .iter()
@@ -120,14 +173,108 @@ pub fn assemble(
             .collect();
         routes.push(Route { buckets, store });
     }
+    building.engines.check_stranded(&building.used).await?;
     let routes = Routes::new(routes);
     Ok(Assembly {
         caches: Caches {
             routes: routes.clone(),
-            list: caches,
+            list: building.caches,
+        },
+        tiers: Tiers {
+            list: building.tiers,
+            logs: building.engines.logs(),
+            shared: building
+                .engines
+                .shared()
+                .map(|store| (store, holder().into()))
+                .collect(),
         },
         routes,
     })
+}
+
+/// What is put together so far.
+struct Building<'a> {
+    engines: Engines,
+    components: Components<'a>,
+    registry: &'a mut Registry,
+    caches: Vec<Cache>,
+    tiers: Vec<Tier>,
+    /// Spaces of hot stores that a tier looks after.
+    used: Vec<(String, Space)>,
+}
+
+impl Building<'_> {
+    fn add_layers(
+        &mut self,
+        store: Arc<dyn Store>,
+        route: &RouteConfig,
+        index: usize,
+    ) -> Result<Arc<dyn Store>, AssembleError> {
+        let mut store = store;
+        // The first layer of the config is the first that a request meets, so it goes on last.
+        for layer in route.layers.iter().rev() {
+            store = match layer {
+                LayerConfig::Cache(settings) => {
+                    let parts = (self.components, &mut *self.registry);
+                    let (layer, operator) = add_cache(store, settings, index, parts)?;
+                    self.caches.push(Cache {
+                        name: index.to_string(),
+                        route_index: index,
+                        store: route.store.clone(),
+                        buckets: route.buckets.clone(),
+                        operator,
+                    });
+                    layer
+                }
+                LayerConfig::Tier(tier) => self.add_tier(store, tier, route, index),
+            };
+        }
+        Ok(store)
+    }
+
+    fn add_tier(
+        &mut self,
+        cold: Arc<dyn Store>,
+        config: &TierConfig,
+        route: &RouteConfig,
+        index: usize,
+    ) -> Arc<dyn Store> {
+        let metrics = TierMetrics::new();
+        let label = ("route".into(), index.to_string().into());
+        let registry = self.registry.sub_registry_with_prefix("forebay");
+        metrics.register(registry.sub_registry_with_label(label));
+        let parts = self.engines.parts(&config.hot);
+        let parts = parts.expect("the check has found every hot store to be an engine");
+        let parts = TierParts {
+            hot: Arc::new(IndexedHot::new(parts, config.space.clone())),
+            cold,
+            presigner: None,
+            clock: self.components.clock.clone(),
+            budget: self.components.budget.clone(),
+            metrics,
+            holder: holder(),
+        };
+        let layer = TierLayer::new(parts, config.settings.clone());
+        self.used.push((config.hot.clone(), config.space.clone()));
+        self.tiers.push(Tier {
+            name: index.to_string(),
+            hot: config.hot.clone(),
+            space: config.space.as_str().to_owned(),
+            cold: route.store.clone(),
+            buckets: route.buckets.clone(),
+            operator: layer.operator(),
+            mover: layer.mover(),
+        });
+        Arc::new(layer)
+    }
+}
+
+/// Names this life of this gateway, like no other: keys of the hasher come from the operating
+/// system.
+fn holder() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
 }
 
 fn make_store(
@@ -148,6 +295,9 @@ fn make_store(
         }
         StoreConfig::Memory => Ok(Arc::new(MemoryStore::new(components.clock.clone()))),
         StoreConfig::Null => Ok(Arc::new(NullStore::default())),
+        StoreConfig::Log(_) | StoreConfig::Redis(_) => {
+            unreachable!("engines were opened before")
+        }
     }
 }
 
@@ -190,13 +340,12 @@ fn make_origin(
     Ok(Arc::new(store))
 }
 
-fn add_layer(
+fn add_cache(
     inner: Arc<dyn Store>,
-    layer: &LayerConfig,
+    settings: &CacheSettings,
     route_index: usize,
     (components, registry): (Components<'_>, &mut Registry),
 ) -> Result<(Arc<dyn Store>, Operator), AssembleError> {
-    let LayerConfig::Cache(settings) = layer;
     let metrics = CacheMetrics::default();
     let label = ("route".into(), route_index.to_string().into());
     let registry = registry.sub_registry_with_label(label);

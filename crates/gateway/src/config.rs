@@ -28,12 +28,14 @@ use std::{
     collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration,
 };
 
-use forebay_cache::CacheSettings;
 use forebay_fs::FsSettings;
+use forebay_log::LogSettings;
 use forebay_origin::OriginSettings;
+use forebay_redis::RedisSettings;
 use forebay_s3::sigv4::SecretKey;
+use forebay_tier::{Space, TierSettings};
 
-pub use forebay_cache::Coherence;
+pub use forebay_cache::{CacheSettings, Coherence};
 
 pub use entry::{Entry, Provenance, Source};
 pub use fault::Fault;
@@ -43,6 +45,8 @@ pub use outside::Outside;
 use crate::settings::Settings;
 use check::Checked;
 use merge::Merged;
+
+pub(crate) use check::engines::login;
 
 /// Name of the user that exists when the config names none, or when the environment holds its key.
 pub const ROOT_USER: &str = "root";
@@ -195,10 +199,38 @@ pub enum StoreConfig {
     S3(Box<S3Config>),
     /// A directory tree.
     Fs(FsSettings),
+    /// A log in a folder.
+    Log(LogSettings),
+    /// Redis or Valkey.
+    Redis(Box<RedisConfig>),
     /// Memory.
     Memory,
     /// Nowhere.
     Null,
+}
+
+/// Redis or Valkey.
+#[derive(Debug, Clone)]
+pub struct RedisConfig {
+    /// How to speak to it; its login is put in once the password has been read.
+    pub settings: RedisSettings,
+    /// Who Forebay is there, if not the default user.
+    pub username: Option<String>,
+    /// Where the password is, if there is one.
+    pub password: Option<SecretSource>,
+    /// Region that its buckets are said to be in.
+    pub region: String,
+}
+
+/// A hot store in front of the route's.
+#[derive(Debug, Clone)]
+pub struct TierConfig {
+    /// Name of the hot store; it exists.
+    pub hot: String,
+    /// Where its records are there.
+    pub space: Space,
+    /// What it is told to do.
+    pub settings: TierSettings,
 }
 
 /// An S3 service.
@@ -245,6 +277,18 @@ pub struct RouteConfig {
 pub enum LayerConfig {
     /// Pages in memory.
     Cache(CacheSettings),
+    /// A hot store first.
+    Tier(Box<TierConfig>),
+}
+
+impl LayerConfig {
+    /// The cache, if it is one.
+    pub fn cache(&self) -> Option<&CacheSettings> {
+        match self {
+            Self::Cache(cache) => Some(cache),
+            Self::Tier(_) => None,
+        }
+    }
 }
 
 /// A config as it was judged.
@@ -286,7 +330,8 @@ impl Config {
     pub fn cache_bytes(&self) -> u64 {
         let layers = self.routes.iter().flat_map(|route| &route.layers);
         layers
-            .map(|LayerConfig::Cache(cache)| cache.capacity_bytes)
+            .filter_map(LayerConfig::cache)
+            .map(|cache| cache.capacity_bytes)
             .sum()
     }
 }

@@ -229,6 +229,8 @@ impl Totals {
 /// What survives, once a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HotDurability {
+    /// Nothing: the server keeps no log of its writes.
+    Volatile,
     /// The loss of this process and its machine's power: it is on one medium.
     Local,
     /// The loss of any one medium.

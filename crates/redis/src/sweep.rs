@@ -4,12 +4,23 @@
 //! The blobs are listed first, those who name some are asked after, and what was listed and nobody
 //! named goes: see [`forebay_native::blobs`]. Younger blobs than [`UNNAMED_TIME_MAX`] are let be.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use forebay_native::blobs::{BlobId, UNNAMED_TIME_MAX};
+use bytes::Bytes;
+use forebay_native::{
+    blobs::{BlobId, UNNAMED_TIME_MAX},
+    index::Route,
+    indexed::References,
+    leases::Leases as _,
+};
 use forebay_store::Error;
 
-use crate::{RedisBlobs, keys::Shard};
+use crate::{RedisBlobs, RedisEngine, keys::Shard};
+
+/// What the lease of sweeps is for; no object has such a route, as buckets have no spaces.
+const ROUTE: Bytes = Bytes::from_static(b"sweep of blobs");
+/// Who else wants to sweep waits so long at most for a gateway that died while it did.
+const LEASE_TIME: Duration = Duration::from_hours(1);
 
 /// Blobs that may have to go; 100 bytes for each blob in Redis, which has a quarter of a megabyte.
 #[derive(Debug)]
@@ -38,6 +49,32 @@ impl RedisBlobs {
             blobs: self.clone(),
             unnamed,
         })
+    }
+}
+
+impl RedisEngine {
+    /// Removes the blobs that no entry names, those of tiers included, and says how many; `None`
+    /// when another gateway does so now. `holder` names this gateway.
+    ///
+    /// # Errors
+    /// Those of Redis, and `Internal` for an entry that can't be read; nothing that is named was
+    /// removed.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves the rest to the next sweep.
+    pub async fn sweep(&self, holder: &Bytes) -> Result<Option<u64>, Error> {
+        let route = Route::One(ROUTE);
+        let Some(lease) = self.leases().acquire(&route, holder, LEASE_TIME).await? else {
+            return Ok(None);
+        };
+        let mut sweep = self.blobs().sweep().await?;
+        let mut references = References::new();
+        while let Some(named) = references.next(&**self.index()).await? {
+            sweep.keep(&named);
+        }
+        let removed = sweep.finish().await?;
+        self.leases().release(lease).await?;
+        Ok(Some(removed))
     }
 }
 

@@ -243,6 +243,7 @@ impl Tier {
     pub(crate) fn tell(&self, side: Side, mut response: Response) -> Response {
         let (tier, durability) = match (side, self.hot.durability()) {
             (Side::Cold, _) => ("cold", "origin"),
+            (Side::Hot, HotDurability::Volatile) => ("hot", "volatile"),
             (Side::Hot, HotDurability::Local) => ("hot", "hot-local"),
             (Side::Hot, HotDurability::Replicated) => ("hot", "hot-replicated"),
         };

@@ -44,8 +44,88 @@ pub(super) enum AdminCommand {
         #[command(subcommand)]
         command: CacheCommand,
     },
+    /// Tiers: what cold stores lack, and when they get it.
+    Tier {
+        #[command(subcommand)]
+        command: TierCommand,
+    },
+    /// Logs among the stores.
+    Log {
+        #[command(subcommand)]
+        command: LogCommand,
+    },
     /// Changes under way, and the last that have ended.
     Jobs(JobsArguments),
+}
+
+/// What to do with tiers.
+#[derive(Debug, Subcommand)]
+pub(super) enum TierCommand {
+    /// How every tier stands.
+    Status,
+    /// Objects and deletes that cold stores lack, the oldest first.
+    List(DirtyArguments),
+    /// Move what is dirty now.
+    Flush {
+        /// Wait until it is moved.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Take nothing new and move everything; wait until it is.
+    Drain,
+    /// Take new objects again after a drain.
+    Resume,
+    /// Objects that can't be moved, as somebody else has written their keys.
+    Conflicts(CountArguments),
+    /// Let our objects replace what somebody else wrote.
+    Retry(ObjectArguments),
+    /// Give our objects up for what somebody else wrote.
+    Discard(DiscardArguments),
+}
+
+/// What to do with logs.
+#[derive(Debug, Subcommand)]
+pub(super) enum LogCommand {
+    /// How every log stands.
+    Stats,
+    /// Read and check everything that is kept; leaves with 1 when something is damaged.
+    Verify,
+    /// Give back what deleted and overwritten objects take.
+    Compact,
+}
+
+/// How many.
+#[derive(Debug, Args)]
+pub(super) struct CountArguments {
+    /// Objects shown.
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value = "100",
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub(super) count: u16,
+}
+
+/// Which objects that are dirty.
+#[derive(Debug, Args)]
+pub(super) struct DirtyArguments {
+    /// All of them, a BUCKET, or those that begin with BUCKET/PREFIX.
+    #[arg(value_name = "BUCKET[/PREFIX]")]
+    pub(super) place: Option<String>,
+    #[command(flatten)]
+    pub(super) count: CountArguments,
+}
+
+/// Objects to give up.
+#[derive(Debug, Args)]
+pub(super) struct DiscardArguments {
+    #[command(flatten)]
+    pub(super) objects: ObjectArguments,
+    /// Says that it is meant: the objects are lost.
+    #[arg(long)]
+    pub(super) yes: bool,
 }
 
 /// What to do with caches.

@@ -269,24 +269,24 @@ fn state(state: JobState) -> &'static str {
     }
 }
 
-fn objects(count: u64) -> String {
+pub(super) fn objects(count: u64) -> String {
     match count {
         1 => "1 object".to_owned(),
         more => format!("{more} objects"),
     }
 }
 
-fn whole(seconds: f64) -> String {
+pub(super) fn whole(seconds: f64) -> String {
     format!("{seconds:.0}")
 }
 
 /// A key can hold anything; a terminal should get none of it that moves the cursor.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
 
-fn list(rows: &[(&str, String)]) -> String {
+pub(super) fn list(rows: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in rows {
         let _ = writeln!(text, "  {name:<12} {value}");
@@ -295,7 +295,7 @@ fn list(rows: &[(&str, String)]) -> String {
 }
 
 /// Columns as wide as their widest; all but the last are flush right.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let mut text = String::new();

@@ -13,7 +13,7 @@ use std::{
 use forebay_gateway::{
     Running,
     config::{
-        Coherence, Config, CredentialsConfig, LayerConfig, RouteConfig, StoreConfig,
+        CacheSettings, Coherence, Config, CredentialsConfig, LayerConfig, RouteConfig, StoreConfig,
         value::{ByteSize, MIB, Span},
     },
     settings::Authentication,
@@ -119,39 +119,57 @@ fn write_route(text: &mut String, config: &Config, route: &RouteConfig) -> fmt::
             )
         }
         StoreConfig::Fs(fs) => format!("fs {}", fs.root.display()),
+        StoreConfig::Log(log) => format!("log {}", log.folder.display()),
+        StoreConfig::Redis(redis) => {
+            let servers = redis.settings.servers.iter().map(ToString::to_string);
+            format!("redis {}", servers.collect::<Vec<_>>().join(" "))
+        }
         StoreConfig::Memory => "memory".to_owned(),
         StoreConfig::Null => "null".to_owned(),
     };
     writeln!(text, "  buckets  {buckets} -> {} = {store}", route.store)?;
-    for LayerConfig::Cache(cache) in &route.layers {
-        let coherence = match cache.coherence {
-            Coherence::Bounded { ttl, tti, stale } => {
-                let after = [
-                    ("tti", tti.unwrap_or_default()),
-                    ("stale while revalidated", stale.while_revalidate),
-                    ("stale on errors", stale.if_error),
-                ];
-                let after = after.into_iter().filter(|(_, span)| !span.is_zero());
-                after.fold(format!("ttl {}", Span(ttl)), |text, (name, span)| {
-                    format!("{text}, {name} {}", Span(span))
-                })
-            }
-            mode @ (Coherence::Strict | Coherence::Exclusive | Coherence::Immutable) => {
-                mode.mode().name().to_owned()
-            }
-        };
-        let memory = ByteSize(cache.capacity_bytes / MIB * MIB);
-        let page = ByteSize(cache.page_bytes.get());
-        let disk = cache.disk.as_ref().map_or_else(String::new, |disk| {
-            let size = ByteSize(disk.capacity_bytes);
-            format!(" and {size} of {}", disk.folder.display())
-        });
-        writeln!(
-            text,
-            "  cache    {memory} of memory{disk}, pages of {page}, {coherence}"
-        )?;
+    for layer in &route.layers {
+        match layer {
+            LayerConfig::Cache(cache) => write_cache(text, cache)?,
+            LayerConfig::Tier(tier) => writeln!(
+                text,
+                "  tier     up to {} in {}, moved after {}",
+                ByteSize(tier.settings.object_bytes_max),
+                tier.hot,
+                Span(tier.settings.demote_after)
+            )?,
+        }
     }
     Ok(())
+}
+
+fn write_cache(text: &mut String, cache: &CacheSettings) -> fmt::Result {
+    let coherence = match cache.coherence {
+        Coherence::Bounded { ttl, tti, stale } => {
+            let after = [
+                ("tti", tti.unwrap_or_default()),
+                ("stale while revalidated", stale.while_revalidate),
+                ("stale on errors", stale.if_error),
+            ];
+            let after = after.into_iter().filter(|(_, span)| !span.is_zero());
+            after.fold(format!("ttl {}", Span(ttl)), |text, (name, span)| {
+                format!("{text}, {name} {}", Span(span))
+            })
+        }
+        mode @ (Coherence::Strict | Coherence::Exclusive | Coherence::Immutable) => {
+            mode.mode().name().to_owned()
+        }
+    };
+    let memory = ByteSize(cache.capacity_bytes / MIB * MIB);
+    let page = ByteSize(cache.page_bytes.get());
+    let disk = cache.disk.as_ref().map_or_else(String::new, |disk| {
+        let size = ByteSize(disk.capacity_bytes);
+        format!(" and {size} of {}", disk.folder.display())
+    });
+    writeln!(
+        text,
+        "  cache    {memory} of memory{disk}, pages of {page}, {coherence}"
+    )
 }
 
 /// The three lines to paste into a shell.

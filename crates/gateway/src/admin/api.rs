@@ -6,10 +6,16 @@
 //! | `GET /admin/v1/cache/top?n=20&by=hits` | the leading objects, by `hits` or `bytes` |
 //! | `GET /admin/v1/cache/lookup?bucket=B&key=K` | what is known of one object |
 //! | `POST /admin/v1/cache/{purge,flush,pin,unpin,warm}` | the job: 200, or 202 under way |
+//! | `GET /admin/v1/tier/{status,list,conflicts}` | how tiers stand, what cold stores lack |
+//! | `POST /admin/v1/tier/{flush,drain}` | the job: 200, or 202 under way |
+//! | `POST /admin/v1/tier/{resume,retry,discard}` | what came of it |
+//! | `GET /admin/v1/log/stats`, `POST /admin/v1/log/{verify,compact}` | counts; the job |
 //! | `GET /admin/v1/jobs`, `GET /admin/v1/jobs/ID` | jobs under way, and the last that ended |
 //! | `DELETE /admin/v1/jobs/ID` | the job, cancelled |
 //!
 //! Who may do so is `guard`'s. Each change is logged with the address that asked for it.
+
+mod tier;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -29,10 +35,10 @@ use forebay_s3::{
 use forebay_store::{Body, Clock, Query, RequestId};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, Caches, Health, guard,
+    Cache, Caches, Health, Tiers, guard,
     jobs::{Job, Jobs, Order, TooManyJobs},
     messages::{API, Change, ErrorAnswer, JobsAnswer, StatsAnswer, TopAnswer, TopObject},
     respond,
@@ -51,12 +57,28 @@ const TOP_DEFAULT: usize = 20;
 /// Selections that are dealt with before the job can be cancelled.
 const CHANGED_AT_ONCE: usize = 1000;
 
+/// Paths of `tier`, for who asks them with another method.
+const TIER_PATHS: [&str; 11] = [
+    "/tier/status",
+    "/tier/list",
+    "/tier/conflicts",
+    "/tier/flush",
+    "/tier/drain",
+    "/tier/resume",
+    "/tier/retry",
+    "/tier/discard",
+    "/log/stats",
+    "/log/verify",
+    "/log/compact",
+];
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The API and its jobs.
 #[derive(Debug)]
 pub struct Api {
     caches: Caches,
+    tiers: Tiers,
     token: Option<SecretKey>,
     health: Arc<Health>,
     jobs: Jobs,
@@ -140,19 +162,25 @@ impl Kind {
 type Answer = Result<Response<Body>, Failure>;
 
 impl Api {
-    /// The API over these caches; with a token, whoever has it may use it, else whoever reaches it.
+    /// The API over these layers; with a token, whoever has it may use it, else whoever reaches it.
     pub fn new(
-        caches: Caches,
+        (caches, tiers): (Caches, Tiers),
         token: Option<SecretKey>,
         health: Arc<Health>,
         clock: Clock,
     ) -> Self {
         Self {
             caches,
+            tiers,
             token,
             health,
             jobs: Jobs::new(clock),
         }
+    }
+
+    /// What a tier should have moved long ago, if anything.
+    pub(super) async fn late(&self) -> Option<String> {
+        self.tiers.late().await
     }
 
     /// Cancels all jobs, and waits until they have stopped; for a drain.
@@ -195,6 +223,14 @@ impl Api {
         let path = head.uri.path().strip_prefix(API).unwrap_or_default();
         let query = Query::new(head.uri.query().unwrap_or_default());
         let job_id = path.strip_prefix("/jobs/");
+        if path.starts_with("/tier/") || path.starts_with("/log/") {
+            if head.method != Method::GET {
+                tracing::info!(%peer, path, "ordered by operator");
+            }
+            let asked = (&head.method, path, &query);
+            let answer = self.of_tiers(asked, body).await;
+            return answer.unwrap_or_else(|| Err(unknown(path, job_id)));
+        }
         match (&head.method, path) {
             (&Method::GET, "/cache/stats") => Ok(json(StatusCode::OK, &self.stats())),
             (&Method::GET, "/cache/top") => self.top(&query).await,
@@ -315,6 +351,11 @@ impl Api {
             }
             Kind::Purge | Kind::Flush | Kind::Pin | Kind::Unpin => self.begin(kind, what, targets),
         };
+        self.begun(job).await
+    }
+
+    /// How far a job is soon after its begin.
+    async fn begun(&self, job: Result<Arc<Job>, TooManyJobs>) -> Answer {
         let job = job.map_err(|TooManyJobs| {
             let why = "too many jobs are under way: wait for one to end, or cancel one";
             Failure(StatusCode::TOO_MANY_REQUESTS, why.to_owned())
@@ -393,6 +434,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 fn unknown(path: &str, job_id: Option<&str>) -> Failure {
     let is_known = job_id.is_some()
         || path == "/jobs"
+        || TIER_PATHS.contains(&path)
         || path.strip_prefix("/cache/").is_some_and(|rest| {
             matches!(rest, "stats" | "top" | "lookup") || Kind::of(rest).is_some()
         });
@@ -411,7 +453,11 @@ fn bad(why: String) -> Failure {
 }
 
 /// Reads a body, within its limits.
-async fn read<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Change, Failure> {
+async fn read<B, T>(mut body: B) -> Result<T, Failure>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    T: DeserializeOwned,
+{
     let mut bytes = Vec::new();
     let whole = async {
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await

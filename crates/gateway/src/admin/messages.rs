@@ -1,6 +1,13 @@
 //! The JSON of the admin API, as it is sent and read: by `api` and by the command line.
 
+mod tier;
+
 use serde::{Deserialize, Serialize};
+
+pub use tier::{
+    DirtyAnswer, DirtyObject, LogStats, LogsAnswer, SettledAnswer, Settling, TierStatus,
+    TiersAnswer,
+};
 
 /// Where the API begins; a change that old clients can't read gets another.
 pub const API: &str = "/admin/v1";
@@ -221,7 +228,8 @@ pub struct JobsAnswer {
 pub struct JobStatus {
     /// Its number.
     pub id: u64,
-    /// What it does: `purge`, `flush`, `pin`, `unpin`, `warm`.
+    /// What it does: `purge`, `flush`, `pin`, `unpin`, `warm`; `tier flush`, `tier drain`; `log
+    /// verify`, `log compact`.
     pub kind: String,
     /// To what.
     pub what: String,

@@ -7,11 +7,13 @@ mod access;
 mod admin;
 mod cache;
 mod disk;
+pub(super) mod engines;
 mod kept;
 mod routes;
 mod rules;
 mod server;
 mod stores;
+mod tier;
 
 use std::path::PathBuf;
 

@@ -6,18 +6,21 @@
 //! descriptions in that schema.
 
 mod admin;
+mod cache;
+mod engines;
+mod tier;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-mod cache;
-
 pub use admin::RawAdmin;
 pub use cache::{
     RawBounded, RawCache, RawCacheRule, RawCoherence, RawDisk, RawKeptFor, RawLasting,
 };
+pub use engines::{RawLogStore, RawRedisStore, RawRedisTimeouts};
+pub use tier::{RawTier, RawTierRule};
 
 /// Configuration of `forebay serve`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -258,6 +261,10 @@ pub enum RawStore {
     S3(Box<RawS3Store>),
     /// A directory tree, files as files.
     Fs(RawFsStore),
+    /// A log in a folder, for one gateway: durable in the time of a sync.
+    Log(RawLogStore),
+    /// Redis or Valkey, for any number of gateways.
+    Redis(Box<RawRedisStore>),
     /// Memory; gone when the program ends.
     Memory(RawNoSettings),
     /// Nowhere: takes everything, answers plausibly; measures the gateway itself.
@@ -406,4 +413,6 @@ pub struct RawRoute {
 pub enum RawLayer {
     /// Keeps pages of objects in memory.
     Cache(RawCache),
+    /// Keeps small objects in a fast store first.
+    Tier(RawTier),
 }

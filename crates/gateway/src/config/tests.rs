@@ -906,7 +906,8 @@ fn coherence_reaches_the_cache() {
             "[[routes]]\nstore = \"default\"\nlayers = [{{ type = \"cache\", \
              memory = \"1GiB\", page = \"64KiB\", coherence = {coherence} }}]"
         );
-        let LayerConfig::Cache(cache) = load(&text).unwrap().routes[0].layers[0].clone();
+        let config = load(&text).unwrap();
+        let cache = config.routes[0].layers[0].cache().unwrap().clone();
         (
             cache.capacity_bytes,
             cache.page_bytes.get(),
@@ -938,7 +939,8 @@ fn how_long_listings_are_kept_reaches_the_cache() {
     let kept = |keys: &str| {
         let text =
             format!("[[routes]]\nstore = \"default\"\n[[routes.layers]]\ntype = \"cache\"\n{keys}");
-        let LayerConfig::Cache(cache) = load(&text).unwrap().routes[0].layers[0].clone();
+        let config = load(&text).unwrap();
+        let cache = config.routes[0].layers[0].cache().unwrap().clone();
         cache.kept
     };
     assert_eq!(kept(""), KeptSettings::default(), "usual unless set");
@@ -965,7 +967,8 @@ fn rules_reach_the_cache_and_inherit_what_they_do_not_say() {
                 size_max = \"1MiB\"\ncontent_types = [\"Video/*\"]\nkeep = \"pinned\"\n\
                 place = \"memory\"\n[[routes.layers.rules]]\npage = \"64KiB\"\n\
                 coherence = { mode = \"strict\" }";
-    let LayerConfig::Cache(cache) = load(text).unwrap().routes[0].layers[0].clone();
+    let config = load(text).unwrap();
+    let cache = config.routes[0].layers[0].cache().unwrap().clone();
     let [first, second] = &cache.rules[..] else {
         panic!("{:?}", cache.rules);
     };

@@ -48,8 +48,8 @@ struct Trial {
 async fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for server in [
-        Server::on_directory(),
-        Server::before(Server::on_directory()),
+        Server::on_directory().await,
+        Server::before(Server::on_directory().await).await,
     ] {
         let sent = Sent::default();
         let config = aws_sdk_s3::Config::builder()

@@ -27,7 +27,7 @@ use crate::server::{ACCESS_KEY, REGION, SECRET_KEY, Server};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_store_keeps_the_contract_behind_a_gateway() {
     check(
-        &Server::on_memory(),
+        &Server::on_memory().await,
         Protocol::Http1,
         PayloadSigning::Unsigned,
     )
@@ -37,7 +37,7 @@ async fn the_memory_store_keeps_the_contract_behind_a_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_keeps_the_contract_behind_a_gateway() {
     check(
-        &Server::on_directory(),
+        &Server::on_directory().await,
         Protocol::Http1,
         PayloadSigning::Chunks,
     )
@@ -46,7 +46,7 @@ async fn a_directory_keeps_the_contract_behind_a_gateway() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_with_a_cache_keeps_the_contract_before_a_gateway() {
-    let server = Server::before(Server::on_memory());
+    let server = Server::before(Server::on_memory().await).await;
     check(&server, Protocol::Http2, PayloadSigning::Chunks).await;
 }
 

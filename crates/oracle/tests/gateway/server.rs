@@ -24,27 +24,27 @@ pub(crate) struct Server {
 
 impl Server {
     /// On memory.
-    pub(crate) fn on_memory() -> Self {
+    pub(crate) async fn on_memory() -> Self {
         Self {
-            running: start("[stores.only]\ntype = \"memory\"\n", NO_LAYER),
+            running: start("[stores.only]\ntype = \"memory\"\n", NO_LAYER).await,
             _behind: None,
             _directory: None,
         }
     }
 
     /// On a directory.
-    pub(crate) fn on_directory() -> Self {
+    pub(crate) async fn on_directory() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = format!("[stores.only]\ntype = \"fs\"\n{}", path_of(&directory));
         Self {
-            running: start(&store, NO_LAYER),
+            running: start(&store, NO_LAYER).await,
             _behind: None,
             _directory: Some(directory),
         }
     }
 
     /// With a cache, in front of another gateway.
-    pub(crate) fn before(origin: Self) -> Self {
+    pub(crate) async fn before(origin: Self) -> Self {
         let store = format!(
             "[stores.only]\ntype = \"s3\"\nendpoint = \"{}\"\nregion = \"{REGION}\"\n\
              credentials = \"keys\"\naccess_key = \"{ACCESS_KEY}\"\n\
@@ -52,7 +52,7 @@ impl Server {
             origin.url()
         );
         Self {
-            running: start(&store, "{ type = \"cache\", memory = \"64MiB\" }"),
+            running: start(&store, "{ type = \"cache\", memory = \"64MiB\" }").await,
             _behind: Some(Box::new(origin)),
             _directory: None,
         }
@@ -71,7 +71,7 @@ fn path_of(directory: &TempDir) -> String {
     format!("path = \"{path}\"\ndurability = \"none\"\n")
 }
 
-fn start(store: &str, layer: &str) -> Running {
+async fn start(store: &str, layer: &str) -> Running {
     let text = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\nregions = [\"{REGION}\"]\nthreads = 2\n\
          [users.oracle]\naccess_key = \"{ACCESS_KEY}\"\nsecret_key = \"{SECRET_KEY}\"\n\
@@ -104,7 +104,9 @@ fn start(store: &str, layer: &str) -> Running {
         variable: &|_| None,
     };
     let mut registry = Registry::default();
-    let assembly = assemble::assemble(&config, components, &mut registry).unwrap();
+    let assembly = assemble::assemble(&config, components, &mut registry)
+        .await
+        .unwrap();
     let metrics = Gateway::metrics(&config.settings);
     let parts = Parts {
         routes: assembly.routes,

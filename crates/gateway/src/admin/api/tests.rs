@@ -44,7 +44,12 @@ impl World {
             }],
         };
         let health = Arc::new(Health::default());
-        let api = Api::new(caches, None, Arc::clone(&health), Clock::system());
+        let api = Api::new(
+            (caches, Tiers::default()),
+            None,
+            Arc::clone(&health),
+            Clock::system(),
+        );
         requests::create_bucket("bucket").expect(200, &*cache).await;
         Self { api, cache, health }
     }

@@ -7,6 +7,7 @@ use super::{
     cache::{CACHE_BYTES_MIN, check_cache},
     disk::check_folders,
     shown_bytes,
+    tier::check_tier,
 };
 use crate::config::{
     DEFAULT_STORE, LayerConfig, RouteConfig, StoreConfig,
@@ -60,8 +61,9 @@ pub(super) fn check(
     }
     let caches = routes.iter().enumerate().flat_map(|(index, route)| {
         let layers = route.layers.iter().enumerate();
-        layers.map(move |(at, LayerConfig::Cache(cache))| {
-            (format!("routes[{index}].layers[{at}].disk"), cache)
+        layers.filter_map(move |(at, layer)| {
+            let key = format!("routes[{index}].layers[{at}].disk");
+            layer.cache().map(|cache| (key, cache))
         })
     });
     check_folders(&mut findings.section(""), caches);
@@ -98,31 +100,65 @@ fn check_route(table: &mut Section<'_, '_>, raw: RawRoute, within: Within<'_>) -
         table.fault("buckets", wrong);
     }
     let store = check_store_name(table, store, within.stores);
-    let mut checked = Vec::new();
-    for (index, layer) in layers.unwrap_or_default().into_iter().enumerate() {
-        let RawLayer::Cache(cache) = layer;
+    let layers = check_layers(table, layers.unwrap_or_default(), (&store, within));
+    RouteConfig {
+        buckets,
+        store,
+        layers,
+    }
+}
+
+fn check_layers(
+    table: &mut Section<'_, '_>,
+    raw: Vec<RawLayer>,
+    (store, within): (&str, Within<'_>),
+) -> Vec<LayerConfig> {
+    let mut checked: Vec<LayerConfig> = Vec::new();
+    for (index, layer) in raw.into_iter().enumerate() {
         let key = format!("layers[{index}]");
-        if !checked.is_empty() {
+        let is_cache = matches!(layer, RawLayer::Cache(_));
+        let (word, remedy) = if is_cache {
+            (
+                "cache",
+                "remove one of them: the second would never be asked on a hit",
+            )
+        } else {
+            (
+                "tier",
+                "remove one of them: objects that both take would be moved twice",
+            )
+        };
+        let is_like = |earlier: &LayerConfig| earlier.cache().is_some() == is_cache;
+        if checked.iter().any(is_like) {
             let wrong = Wrong {
-                value: "\"cache\"".to_owned(),
-                allowed: "one cache per route",
-                remedy: "remove one of them: the second would never be asked on a hit",
+                value: quoted(word),
+                allowed: "one layer of a kind per route",
+                remedy,
+            };
+            table.fault(&key, wrong);
+        } else if is_cache && !checked.is_empty() {
+            let wrong = Wrong {
+                value: quoted(word),
+                allowed: "a cache before a tier",
+                remedy: "name the cache first: behind the tier it would not see what is hot",
             };
             table.fault(&key, wrong);
         }
         let mut inner = table.inner(&key);
-        inner.note("type", "\"cache\"", Given::Yes);
-        checked.push(LayerConfig::Cache(check_cache(
-            &mut inner,
-            cache,
-            within.surroundings,
-        )));
+        inner.note("type", quoted(word), Given::Yes);
+        let layer = match layer {
+            RawLayer::Cache(cache) => Some(LayerConfig::Cache(check_cache(
+                &mut inner,
+                cache,
+                within.surroundings,
+            ))),
+            RawLayer::Tier(tier) => check_tier(&mut inner, tier, (store, within.stores))
+                .map(Box::new)
+                .map(LayerConfig::Tier),
+        };
+        checked.extend(layer);
     }
-    RouteConfig {
-        buckets,
-        store,
-        layers: checked,
-    }
+    checked
 }
 
 fn check_store_name(
@@ -159,7 +195,8 @@ pub(super) fn check_memory_fits(
 ) {
     let layers = routes.iter().flat_map(|route| &route.layers);
     let caches: u64 = layers
-        .map(|LayerConfig::Cache(cache)| cache.capacity_bytes)
+        .filter_map(LayerConfig::cache)
+        .map(|cache| cache.capacity_bytes)
         .sum();
     let wanted = caches.saturating_add(memory.budget_bytes);
     if wanted > surroundings.memory_bytes.max(CACHE_BYTES_MIN + 8 * MIB) {

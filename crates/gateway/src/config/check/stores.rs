@@ -11,6 +11,7 @@ use http::Uri;
 use super::{
     Form, Rule, Section, Surroundings, Wrong,
     access::{Secrets, check_access_key, check_secret},
+    engines::{check_log, check_redis},
     server::REGION_DEFAULT,
 };
 use crate::config::{
@@ -57,6 +58,16 @@ pub(super) fn check(
             RawStore::Fs(raw) => {
                 table.note("type", "\"fs\"", given);
                 Some(StoreConfig::Fs(check_fs(&mut table, raw, fallback)))
+            }
+            RawStore::Log(raw) => {
+                table.note("type", "\"log\"", given);
+                check_log(&mut table, raw, fallback.region).map(StoreConfig::Log)
+            }
+            RawStore::Redis(raw) => {
+                table.note("type", "\"redis\"", given);
+                check_redis(&mut table, *raw, fallback.region)
+                    .map(Box::new)
+                    .map(StoreConfig::Redis)
             }
             RawStore::Memory(RawNoSettings {}) => {
                 table.note("type", "\"memory\"", given);

@@ -1,0 +1,189 @@
+//! Stores that can be hot: opened once, used by routes and by tiers alike.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use forebay_log::LogStore;
+use forebay_native::{
+    Settings as NativeSettings,
+    hot::{HotDurability, Parts, Space, stranded},
+};
+use forebay_redis::{Durability, RedisSettings, RedisStore};
+use forebay_store::Store;
+use forebay_telemetry::{log::LogMetrics, redis::RedisMetrics};
+use prometheus_client::registry::Registry;
+use tokio::runtime::Handle;
+
+use super::{AssembleError, Components};
+use crate::{
+    access::read_secret,
+    admin::Log,
+    config::{RedisConfig, StoreConfig, login},
+};
+
+/// Engines by the name of their store.
+#[derive(Default)]
+pub(super) struct Engines(BTreeMap<String, Engine>);
+
+#[derive(Clone)]
+enum Engine {
+    Log(Arc<LogStore>),
+    Redis(Arc<RedisStore>),
+}
+
+impl Engines {
+    /// Opens a store, if it is one of these; it is then a store like all others.
+    pub(super) async fn open(
+        &mut self,
+        name: &str,
+        config: &StoreConfig,
+        components: Components<'_>,
+        registry: &mut Registry,
+    ) -> Result<Option<Arc<dyn Store>>, AssembleError> {
+        let label = ("store".into(), name.to_owned().into());
+        let registry = registry.sub_registry_with_label(label);
+        let engine = match config {
+            StoreConfig::Log(settings) => {
+                let metrics = LogMetrics::new();
+                metrics.register(registry);
+                let opened = LogStore::open(settings.clone(), components.clock.clone(), metrics);
+                let store = opened.map_err(|source| AssembleError::Log {
+                    name: name.to_owned(),
+                    source,
+                })?;
+                Engine::Log(Arc::new(store))
+            }
+            StoreConfig::Redis(config) => {
+                let metrics = Arc::new(RedisMetrics::new());
+                metrics.register(registry);
+                Engine::Redis(open_redis(name, config, components, &metrics).await?)
+            }
+            StoreConfig::S3(_) | StoreConfig::Fs(_) | StoreConfig::Memory | StoreConfig::Null => {
+                return Ok(None);
+            }
+        };
+        let store = engine.store();
+        self.0.insert(name.to_owned(), engine);
+        Ok(Some(store))
+    }
+
+    /// What a tier needs of a store; `None` when it is no engine.
+    pub(super) fn parts(&self, name: &str) -> Option<Parts> {
+        self.0.get(name).map(Engine::parts)
+    }
+
+    /// The logs, for operators.
+    pub(super) fn logs(&self) -> Vec<Log> {
+        let logs = self.0.iter().filter_map(|(name, engine)| match engine {
+            Engine::Log(store) => Some(Log {
+                name: name.clone(),
+                parts: store.parts().clone(),
+            }),
+            Engine::Redis(_) => None,
+        });
+        logs.collect()
+    }
+
+    /// Each Redis.
+    pub(super) fn shared(&self) -> impl Iterator<Item = Arc<RedisStore>> {
+        self.0.values().filter_map(|engine| match engine {
+            Engine::Log(_) => None,
+            Engine::Redis(store) => Some(Arc::clone(store)),
+        })
+    }
+
+    /// Refuses to start when a log holds what a tier that is no longer there left behind: nobody
+    /// would move it. In Redis another gateway may have that tier, so it is only told.
+    pub(super) async fn check_stranded(
+        &self,
+        used: &[(String, Space)],
+    ) -> Result<(), AssembleError> {
+        for (name, engine) in &self.0 {
+            let of_store = used.iter().filter(|(hot, _)| hot == name);
+            let spaces: Vec<Space> = of_store.map(|(_, space)| space.clone()).collect();
+            let found = stranded(&engine.parts(), &spaces).await;
+            let found = found.map_err(|source| AssembleError::Engine {
+                name: name.clone(),
+                source,
+            })?;
+            for (space, totals) in found {
+                let space = space.as_str().to_owned();
+                match engine {
+                    Engine::Log(_) => {
+                        return Err(AssembleError::Stranded {
+                            name: name.clone(),
+                            space,
+                            objects: totals.dirty_count + totals.tombstones_count,
+                        });
+                    }
+                    Engine::Redis(_) => tracing::warn!(
+                        store = name,
+                        space,
+                        objects = totals.dirty_count,
+                        deletes = totals.tombstones_count,
+                        "no tier here moves these to their cold store"
+                    ),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Log(store) => Arc::clone(store) as Arc<dyn Store>,
+            Self::Redis(store) => Arc::clone(store) as Arc<dyn Store>,
+        }
+    }
+
+    fn parts(&self) -> Parts {
+        match self {
+            Self::Log(store) => Parts {
+                index: Arc::clone(&store.parts().index) as _,
+                blobs: Arc::clone(&store.parts().blobs) as _,
+                leases: Arc::clone(&store.parts().leases) as _,
+                durability: HotDurability::Local,
+            },
+            Self::Redis(store) => {
+                let engine = store.engine();
+                Parts {
+                    index: Arc::clone(engine.index()) as _,
+                    blobs: Arc::clone(engine.blobs()) as _,
+                    leases: Arc::clone(engine.leases()) as _,
+                    durability: match engine.durability() {
+                        Durability::Volatile => HotDurability::Volatile,
+                        Durability::HotLocal => HotDurability::Local,
+                        Durability::HotReplicated => HotDurability::Replicated,
+                    },
+                }
+            }
+        }
+    }
+}
+
+async fn open_redis(
+    name: &str,
+    config: &RedisConfig,
+    components: Components<'_>,
+    metrics: &Arc<RedisMetrics>,
+) -> Result<Arc<RedisStore>, AssembleError> {
+    let mut settings: RedisSettings = config.settings.clone();
+    if let Some(source) = &config.password {
+        let key = format!("stores.{name}");
+        let secret = read_secret(&key, source, components.variable);
+        let secret = secret.map_err(AssembleError::Secret)?;
+        settings.login = Some(login(config.username.as_ref(), secret.expose().to_owned()));
+    }
+    let native = NativeSettings {
+        region: config.region.clone(),
+        ..NativeSettings::default()
+    };
+    let clock = components.clock.clone();
+    let opened = RedisStore::open(&settings, native, clock, metrics, Handle::current()).await;
+    let store = opened.map_err(|source| AssembleError::Redis {
+        name: name.to_owned(),
+        source,
+    })?;
+    Ok(Arc::new(store))
+}
