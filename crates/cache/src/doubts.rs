@@ -17,7 +17,7 @@ use crate::index::Written;
 
 /// How long a write may still come: a signed request is refused by S3 when its date is more than 15
 /// minutes off (Amazon S3 API Reference, "Authenticating Requests").
-const DOUBT_MS: i64 = 15 * 60 * 1000;
+pub(crate) const DOUBT_MS: i64 = 15 * 60 * 1000;
 
 /// Doubts that are told apart; when there are more, everything is in doubt. A guess: so many
 /// writes fail within 15 minutes only when the origin is down, and then nothing is lost.

@@ -38,6 +38,15 @@ pub(crate) struct Stale {
     pub if_error: bool,
 }
 
+/// The moment at which stored versions are judged, in milliseconds of the layer's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub now_ms: i64,
+    /// Since when all that other gateways write is heard of: long past where nobody else writes,
+    /// and yet to come while they are not heard.
+    pub heard_since_ms: i64,
+}
+
 /// What there is to judge a stored version by. Milliseconds; negative ages count as 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ages {
@@ -58,6 +67,8 @@ pub(crate) enum Against {
     Refused,
     /// When the origin last vouched for it, a write of unknown outcome might still have come.
     Doubt,
+    /// When the origin last vouched for it, what other gateways wrote was not heard of.
+    Unheard,
     /// It is of an earlier run of the gateway, and the origin has not vouched for it in this one:
     /// what was written meanwhile nobody knows.
     Restored,
@@ -69,12 +80,15 @@ pub(crate) fn judge(coherence: Coherence, ages: Ages) -> Freshness {
         return Freshness::Stale(Stale::default());
     }
     let (ttl, tti, stale) = match coherence {
-        Coherence::Exclusive if ages.against == Against::Doubt => {
-            return Freshness::Stale(Stale::default());
+        Coherence::Exclusive => {
+            return match ages.against {
+                Against::Nothing => Freshness::Fresh { left_seconds: None },
+                Against::Refused | Against::Doubt | Against::Unheard | Against::Restored => {
+                    Freshness::Stale(Stale::default())
+                }
+            };
         }
-        Coherence::Exclusive | Coherence::Immutable => {
-            return Freshness::Fresh { left_seconds: None };
-        }
+        Coherence::Immutable => return Freshness::Fresh { left_seconds: None },
         Coherence::Strict => return Freshness::Stale(Stale::default()),
         Coherence::Bounded { ttl, tti, stale } => (ttl, tti, stale),
     };
@@ -151,7 +165,11 @@ mod tests {
             (Coherence::Immutable, ages(long, long, none), FOR_EVER),
             (Coherence::Immutable, ages(0, 0, Against::Doubt), FOR_EVER),
             (Coherence::Exclusive, ages(long, long, none), FOR_EVER),
+            (Coherence::Immutable, ages(0, 0, Against::Unheard), FOR_EVER),
+            (bounded(60, None), ages(0, 0, Against::Unheard), fresh(60)),
             (Coherence::Exclusive, ages(0, 0, Against::Doubt), NO),
+            (Coherence::Exclusive, ages(0, 0, Against::Unheard), NO),
+            (Coherence::Exclusive, ages(0, 0, Against::Refused), NO),
             (Coherence::Exclusive, ages(0, 0, Against::Restored), NO),
             (Coherence::Immutable, ages(0, 0, Against::Restored), NO),
             (bounded(60, None), ages(0, 0, Against::Restored), NO),

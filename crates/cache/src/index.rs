@@ -87,7 +87,7 @@ pub(crate) struct Index {
 }
 
 /// What a write may have changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Written {
     /// An object, in any of its versions.
     Object(BucketName, ObjectKey),
@@ -313,6 +313,11 @@ impl Index {
     /// unfit to stay: the first half of `invalidate`.
     pub(crate) fn note_written(&self, bucket: &BucketName, key: &ObjectKey) {
         self.epochs.key_written(self.hashes(bucket, key));
+    }
+
+    /// Makes all fills under way unfit to store and to join, and missing objects unknown.
+    pub(crate) fn note_all_written(&self) {
+        self.epochs.every_key_written();
     }
 
     /// Makes everything that a write may have changed unknown, and fills under way unfit to store.

@@ -22,7 +22,7 @@ use crate::{
     layer::Layer,
     plan::Directive,
     read,
-    settings::{CacheSettings, Directives},
+    settings::{CacheSettings, Coherence, Directives},
 };
 
 pub(crate) mod flight;
@@ -82,7 +82,10 @@ impl Asked {
         let modes = layer.policies.modes_of(request.operation.bucket());
         let lifetime = settings.kept.lifetime(kind, modes)?;
         let name = Name::of(kind, request).ok()?;
-        if lifetime.ttl_ms.is_none() && !name.is_still() || is_in_doubt(layer, &request.operation) {
+        if lifetime.ttl_ms.is_none() && !name.is_still()
+            || is_in_doubt(layer, &request.operation)
+            || is_unheard(layer, &request.operation)
+        {
             return None;
         }
         let directive = match settings.client_directives {
@@ -101,6 +104,12 @@ impl Asked {
 fn is_in_doubt(layer: &Layer, operation: &Operation) -> bool {
     let bucket = operation.bucket();
     bucket.is_some_and(|bucket| layer.doubts.of_bucket_until_ms(bucket) > layer.now_ms())
+}
+
+/// Whether other gateways may have changed the answer unheard, where that counts.
+fn is_unheard(layer: &Layer, operation: &Operation) -> bool {
+    let mut modes = layer.policies.modes_of(operation.bucket());
+    layer.others.is_unheard() && modes.any(|mode| mode == Coherence::Exclusive)
 }
 
 /// Answers with what is kept, with what others have asked for, or with what the origin says.

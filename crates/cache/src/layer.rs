@@ -14,9 +14,11 @@ use crate::{
     epochs::Stamp,
     fill::Attachment,
     fills::Fills,
+    freshness::Moment,
     index::{GoneSink, Index, Limits, Nobody, Written},
     kept::{self, table::Table},
     negative::{self, Negatives},
+    others::Others,
     policy::{Keep, Place, Policies},
     pump,
     purges::Purges,
@@ -55,6 +57,7 @@ pub(crate) struct Layer {
     pub shadows: Shadows,
     pub disk_shadows: Option<Shadows>,
     pub doubts: Doubts,
+    pub others: Others,
     pub kept: Table,
     pub negatives: Negatives,
     pub arena: Arena,
@@ -120,6 +123,7 @@ impl Layer {
             shadows: Shadows::of_memory(capacity_bytes, metrics.shadow.clone()),
             disk_shadows,
             doubts: Doubts::default(),
+            others: Others::default(),
             kept,
             negatives,
             arena,
@@ -138,6 +142,15 @@ impl Layer {
     pub(crate) fn now_ms(&self) -> i64 {
         let elapsed = self.now().saturating_duration_since(self.start);
         i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The moment at which to judge records.
+    pub(crate) fn moment(&self) -> Moment {
+        let heard_since_ms = self.others.heard_since_ms();
+        Moment {
+            now_ms: self.now_ms(),
+            heard_since_ms,
+        }
     }
 
     /// Stores a record that has no page and came from the origin, if its policy lets it be kept.
@@ -250,6 +263,17 @@ impl Layer {
         }
         self.index.invalidate(written);
         self.kept.invalidate(written);
+    }
+
+    /// From now on all that other gateways write is heard of. What is kept was validated before,
+    /// and so was what is on its way.
+    pub(crate) fn heard_again(&self) {
+        if self.policies.has_exclusive() {
+            self.index.note_all_written();
+            self.kept.invalidate(&Written::All);
+        }
+        // Moments are told apart by the millisecond: what was asked in this one counts as before.
+        self.others.heard_since(self.now_ms() + 1);
     }
 
     /// Removes a record that is no longer the current one.

@@ -22,6 +22,7 @@
 //! | `negative` | that an object is missing, for a moment |
 //! | `kept` | other answers, kept whole |
 //! | `write`, `epochs`, `doubts` | invalidation without races |
+//! | `others` | what gateways tell each other of their writes |
 //! | `disk`, `purges` | what of it lies on disk, and of that what was purged |
 //! | `shadow` | beside all reads: what less or more memory would bring |
 //! | `operate` | beside all reads: what an operator asks and orders |
@@ -44,6 +45,7 @@ mod kept;
 mod layer;
 mod negative;
 mod operate;
+mod others;
 mod plan;
 mod policy;
 mod pump;
@@ -64,8 +66,11 @@ mod tests;
 use std::{fmt, future, pin::Pin, sync::Arc};
 
 use forebay_s3::operation::Operation;
-use forebay_store::{Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store};
+use forebay_store::{
+    Budget, CacheStatus, Clock, Error, Forward, Request, Response, Store, changes::Changes,
+};
 use forebay_telemetry::cache::CacheMetrics;
+use tokio::runtime::Handle;
 
 pub use disk::DiskPart;
 #[cfg(feature = "testing")]
@@ -81,6 +86,7 @@ pub use settings::{CacheSettings, Coherence, Directives, DiskChoice, PageBytes, 
 pub use shadow::{Outline, ShadowReport};
 
 use layer::Layer;
+use others::Others;
 use plan::{Method, Plan};
 
 /// A cache in front of a store, see the crate's documentation.
@@ -115,6 +121,18 @@ impl CacheLayer {
         Self {
             layer: Arc::new(Layer::new(inner, settings, clock, budget, metrics, disk)),
         }
+    }
+
+    /// Tells other gateways of what is written through this one, and hears of what is written
+    /// through them: then `exclusive` holds over all that share `changes`. To be called once,
+    /// before the first request; the tasks that it needs run on `runtime`, and end with the layer.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    #[must_use]
+    pub fn with_changes(self, changes: Arc<dyn Changes>, runtime: &Handle) -> Self {
+        Others::meet(&self.layer, changes, runtime);
+        self
     }
 
     /// A handle for whoever operates the cache.
@@ -186,6 +204,7 @@ impl Drop for CacheLayer {
         // Answers under way are finished by their readers, who keep what they need.
         self.layer.fills.abort_unread();
         self.layer.revalidations.abort();
+        self.layer.others.abort();
     }
 }
 

@@ -141,7 +141,7 @@ impl Asked {
             return None;
         }
         let ttl_ms = ttl_ms(layer, &read.object);
-        if ttl_ms == 0 {
+        if ttl_ms == 0 || is_unheard(layer, &read.object) {
             return None;
         }
         let noted = layer.asked(&read.object, layer.index.stamp(&read.object));
@@ -211,6 +211,11 @@ fn ttl_ms(layer: &Layer, object: &ObjectId) -> i64 {
             Keep::Yes | Keep::Pinned => layer.settings.kept.negative_ms(policy.coherence),
         });
     ttls_ms.min().unwrap_or(0)
+}
+
+/// Whether other gateways may have put it unheard, where that counts.
+fn is_unheard(layer: &Layer, object: &ObjectId) -> bool {
+    layer.others.is_unheard() && layer.policies.planned(object).is_exclusive
 }
 
 /// Whether the origin itself has said so for this request.

@@ -23,7 +23,7 @@ use forebay_s3::{bucket::BucketName, key::ObjectKey, operation::ObjectId};
 pub use warm::{WarmCounts, WarmEnd, WarmOrder, WarmProgress};
 
 use crate::{
-    freshness::{Against, Freshness},
+    freshness::{Against, Freshness, Moment},
     index::{Pinned, Present, Purged, Written},
     layer::Layer,
     policy::Policy,
@@ -184,6 +184,10 @@ pub enum StaleReason {
     Tti,
     /// A write of unknown outcome may still come.
     Doubt,
+    /// The origin has refused to say whether it is current.
+    Refused,
+    /// Other gateways may have written what was not heard of.
+    Unheard,
     /// It is of an earlier run, and the origin has not vouched for it in this one.
     Restored,
 }
@@ -196,6 +200,8 @@ impl StaleReason {
             Self::Ttl => "its time to live has passed",
             Self::Tti => "its time to idle has passed",
             Self::Doubt => "a write of unknown outcome may still come",
+            Self::Refused => "the origin has refused to say whether it is current",
+            Self::Unheard => "other gateways may have written to it unheard",
             Self::Restored => "the origin has not vouched for it since the start",
         }
     }
@@ -298,15 +304,15 @@ impl Operator {
             Some((version, standing)) => (version, Some(standing.place.name())),
             None => (layer.peek(object).await?, None),
         };
-        let now_ms = layer.now_ms();
-        let ages = version.ages(now_ms);
+        let moment = layer.moment();
+        let ages = version.ages(moment);
         let Present { pages, bytes } = layer.index.present(&version);
         let milliseconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         Some(Found {
             etag: version.etag.to_string(),
             size_bytes: version.size_bytes,
             modified: version.modified,
-            standing: judged(&version, now_ms),
+            standing: judged(&version, moment),
             age: milliseconds(ages.validated_ms),
             idle: milliseconds(ages.used_ms),
             pages_count: pages,
@@ -375,12 +381,12 @@ fn pages_total(version: &Version) -> u64 {
     version.size_bytes.div_ceil(version.policy.page_bytes.get())
 }
 
-fn judged(version: &Version, now_ms: i64) -> FoundStanding {
-    if let Freshness::Fresh { left_seconds } = version.freshness(now_ms) {
+fn judged(version: &Version, moment: Moment) -> FoundStanding {
+    if let Freshness::Fresh { left_seconds } = version.freshness(moment) {
         let left = left_seconds.map(|left| u64::try_from(left).unwrap_or(0));
         return FoundStanding::Fresh(left.map(Duration::from_secs));
     }
-    let ages = version.ages(now_ms);
+    let ages = version.ages(moment);
     if ages.against == Against::Restored {
         return FoundStanding::Stale(StaleReason::Restored);
     }
@@ -393,10 +399,11 @@ fn judged(version: &Version, now_ms: i64) -> FoundStanding {
                 StaleReason::Tti
             }
         }
-        Coherence::Exclusive | Coherence::Immutable => {
-            debug_assert_eq!(ages.against, Against::Doubt);
-            StaleReason::Doubt
-        }
+        Coherence::Exclusive | Coherence::Immutable => match ages.against {
+            Against::Refused => StaleReason::Refused,
+            Against::Unheard => StaleReason::Unheard,
+            Against::Nothing | Against::Doubt | Against::Restored => StaleReason::Doubt,
+        },
     })
 }
 

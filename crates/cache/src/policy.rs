@@ -91,6 +91,8 @@ pub(crate) struct Planned {
     pub may_keep: bool,
     /// Each read has to ask the origin: the mode may be [`Coherence::Strict`].
     pub asks_anew: bool,
+    /// The mode may be [`Coherence::Exclusive`].
+    pub is_exclusive: bool,
     /// Size of the pages that a range is widened to.
     pub page_bytes: PageBytes,
 }
@@ -143,11 +145,13 @@ impl Planned {
         let before = planned.unwrap_or(Self {
             may_keep: false,
             asks_anew: false,
+            is_exclusive: false,
             page_bytes: policy.page_bytes,
         });
         Self {
             may_keep: before.may_keep || policy.keep != Keep::No,
             asks_anew: before.asks_anew || policy.coherence == Coherence::Strict,
+            is_exclusive: before.is_exclusive || policy.coherence == Coherence::Exclusive,
             ..before
         }
     }

@@ -46,9 +46,10 @@ pub(crate) fn hit(
     object: &ObjectId,
     request: &Request,
 ) -> Option<Result<Response, Error>> {
-    let now_ms = layer.now_ms();
+    let moment = layer.moment();
+    let now_ms = moment.now_ms;
     let version = layer.index.version(object, now_ms)?;
-    let ages = version.ages(now_ms);
+    let ages = version.ages(moment);
     let coherence = version.policy.coherence;
     let Freshness::Fresh { left_seconds } = freshness::judge(coherence, ages) else {
         return None;
@@ -205,8 +206,8 @@ pub(crate) async fn as_is(
 impl Reading {
     async fn attempt(&mut self) -> Result<Try, Error> {
         let layer = Arc::clone(&self.layer);
-        let now_ms = layer.now_ms();
-        let stored = layer.index.version(self.template.object(), now_ms);
+        let moment = layer.moment();
+        let stored = layer.index.version(self.template.object(), moment.now_ms);
         let stored = match stored {
             Some(version) => Some(version),
             None => self.load().await,
@@ -215,7 +216,7 @@ impl Reading {
             self.forward.get_or_insert(Forward::UriMiss);
             return self.ask(None).await;
         };
-        match version.freshness(now_ms) {
+        match version.freshness(moment) {
             Freshness::Fresh { left_seconds } => self.left_seconds = left_seconds,
             Freshness::Stale(_) if self.validated => {}
             Freshness::Stale(stale) => {
@@ -347,10 +348,12 @@ impl Reading {
         }
         let name_hash = layer.index.name_hash(&object.bucket, &object.key);
         // Not what was learned so long ago, by a fill with slow readers, that it is stale.
-        let now_ms = layer.now_ms();
+        let moment = layer.moment();
         let is_fresh =
-            |version: &Version| matches!(version.freshness(now_ms), Freshness::Fresh { .. });
-        let asks_anew = self.plan.directive == Directive::Validate || self.planned.asks_anew;
+            |version: &Version| matches!(version.freshness(moment), Freshness::Fresh { .. });
+        let is_unheard = self.planned.is_exclusive && layer.others.is_unheard();
+        let asks_anew =
+            self.plan.directive == Directive::Validate || self.planned.asks_anew || is_unheard;
         let mut worth = Worth::Answer;
         // Nor what was read before a write to a reader that comes after it.
         let is_current = |fill: &Fill| {
@@ -397,8 +400,9 @@ impl Reading {
         version: Arc<Version>,
         attachment: Option<Attachment>,
     ) -> Result<Try, Error> {
-        let now_ms = self.layer.now_ms();
-        let age_ms = version.ages(now_ms).validated_ms;
+        let moment = self.layer.moment();
+        let now_ms = moment.now_ms;
+        let age_ms = version.ages(moment).validated_ms;
         let age_seconds = age_ms / 1000;
         version.used(now_ms);
         let mode = version.policy.coherence.mode();

@@ -13,6 +13,7 @@ mod negative;
 mod operate;
 mod origin;
 mod origins;
+mod others;
 mod reads;
 mod rooms;
 mod rules;

@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     epochs::Stamp,
-    freshness::{self, Against, Ages, Freshness},
+    freshness::{self, Against, Ages, Freshness, Moment},
     headers,
     plan::Method,
     policy::{self, Place, Policies, Policy},
@@ -382,9 +382,9 @@ impl Version {
         }
     }
 
-    /// Whether it may answer at `now_ms`.
-    pub(crate) fn freshness(&self, now_ms: i64) -> Freshness {
-        freshness::judge(self.policy.coherence, self.ages(now_ms))
+    /// Whether it may answer.
+    pub(crate) fn freshness(&self, moment: Moment) -> Freshness {
+        freshness::judge(self.policy.coherence, self.ages(moment))
     }
 
     /// What a record on disk says of its moments.
@@ -403,8 +403,9 @@ impl Version {
         self.doubt_until_ms = noted.doubt_until_ms;
     }
 
-    /// Its ages at `now_ms`.
-    pub(crate) fn ages(&self, now_ms: i64) -> Ages {
+    /// What it is judged by.
+    pub(crate) fn ages(&self, moment: Moment) -> Ages {
+        let now_ms = moment.now_ms;
         let validated_ms = self.moments.validated_ms.load(Ordering::Relaxed);
         let against = if validated_ms == Noted::NEVER_VALIDATED.validated_ms {
             Against::Restored
@@ -412,6 +413,8 @@ impl Version {
             Against::Refused
         } else if validated_ms < self.doubt_until_ms {
             Against::Doubt
+        } else if validated_ms < moment.heard_since_ms {
+            Against::Unheard
         } else {
             Against::Nothing
         };

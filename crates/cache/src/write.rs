@@ -2,7 +2,8 @@
 //!
 //! Before the write and after it, and when its future or its answer's body is dropped before the
 //! end: the origin may have carried it out all the same. The one after is what coherence rests on;
-//! it comes before the client can learn that the write is done. What a fill read before it is not
+//! it comes before the client can learn that the write is done; so does telling other gateways
+//! (`others`), after it, unless the write had no effect. What a fill read before it is not
 //! stored, as the write moved the counters on that the fill began with (`epochs`).
 //!
 //! A write whose outcome stays unknown may come later than all of this; a cache that would keep
@@ -26,7 +27,7 @@ use forebay_store::{Body, CacheStatus, Error, Forward, Request, Reservation, Res
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::{index::Written, layer::Layer};
+use crate::{index::Written, layer::Layer, others::Told};
 
 /// Most bytes of a `DeleteObjects` body that are held: 1000 keys of 1 KiB and their tags.
 const DELETE_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -69,14 +70,24 @@ pub(crate) async fn write(
     };
     let mut guard = Guard::new(Arc::clone(&layer), changes);
     let answer = layer.inner.call(request).await;
-    guard.outcome = Outcome::of(&answer);
+    let outcome = Outcome::of(&answer);
+    let is_over = |response: &Response| response.body.length().is_some();
+    if answer.as_ref().map_or(true, is_over) {
+        guard.outcome = outcome;
+        guard.end().send().await;
+    }
     let mut response = answer?;
     // CompleteMultipartUpload and CopyObject may say 200 first and only do the work then.
-    if response.body.length().is_none() {
-        guard.outcome = Outcome::Unknown;
+    if !guard.is_over {
         guard.invalidate();
         let body = std::mem::take(&mut response.body);
-        response.body = Body::stream(Guarded { body, guard });
+        response.body = Body::stream(Guarded {
+            body,
+            guard,
+            at_end: outcome,
+            telling: None,
+            held: None,
+        });
     }
     let forward_status = Some(response.status.as_u16());
     response.cache = Some(CacheStatus {
@@ -96,8 +107,10 @@ enum Changes {
 /// Whether it is known what became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It happened, or it never will.
-    Known,
+    /// It happened.
+    Done,
+    /// It never will.
+    Nothing,
     /// It may happen still.
     Unknown,
 }
@@ -107,8 +120,9 @@ impl Outcome {
         match answer {
             // A proxy before the origin may have given up on what the origin still does.
             Ok(response) if response.status.is_server_error() => Self::Unknown,
+            Ok(response) if response.status.is_success() => Self::Done,
             Ok(_) | Err(Error::Refused(_) | Error::SlowDown { .. } | Error::Unavailable { .. }) => {
-                Self::Known
+                Self::Nothing
             }
             // Of a body that broke off an origin may keep what it has.
             Err(
@@ -121,11 +135,13 @@ impl Outcome {
     }
 }
 
-/// Invalidates when it is made, when told, and when dropped.
+/// Invalidates when it is made, when told, and when the write ends or it is dropped.
 struct Guard {
     layer: Arc<Layer>,
     changes: Changes,
     outcome: Outcome,
+    /// The write has ended, and all is done that has to be.
+    is_over: bool,
 }
 
 impl Guard {
@@ -134,6 +150,7 @@ impl Guard {
             layer,
             changes,
             outcome: Outcome::Unknown,
+            is_over: false,
         };
         // What a DeleteObjects names is not known yet; it is invalidated after it.
         if let Changes::Told(_) = &guard.changes {
@@ -146,7 +163,41 @@ impl Guard {
         self.for_each_written(|written| self.layer.invalidate(written));
     }
 
-    fn for_each_written(&self, act: impl Fn(&Written)) {
+    /// Notes the end of the write, of which others are to be told.
+    ///
+    /// The doubt first: who asks the origin after the invalidation knows of it.
+    fn end(&mut self) -> Told {
+        self.is_over = true;
+        let layer = &self.layer;
+        if self.outcome == Outcome::Unknown {
+            let now_ms = layer.now_ms();
+            let keeps_for_good = layer.policies.has_exclusive();
+            self.for_each_written(|written| {
+                if keeps_for_good {
+                    layer.doubts.note(written, now_ms);
+                }
+                if !layer.others.are_none() {
+                    layer.others.later.doubt(layer, written.clone());
+                }
+            });
+        }
+        self.invalidate();
+        self.told()
+    }
+
+    /// What others are to be told of as it stands.
+    fn told(&self) -> Told {
+        let mut all = Vec::new();
+        match self.outcome {
+            Outcome::Done | Outcome::Unknown if !self.layer.others.are_none() => {
+                self.for_each_written(|written| all.push(written.clone()));
+            }
+            Outcome::Done | Outcome::Unknown | Outcome::Nothing => {}
+        }
+        Told::new(&self.layer, all)
+    }
+
+    fn for_each_written(&self, mut act: impl FnMut(&Written)) {
         match &self.changes {
             Changes::Told(written) => act(written),
             Changes::Heard(bucket, seen) => {
@@ -165,21 +216,56 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// The doubt first: who asks the origin after the invalidation knows of it.
     fn drop(&mut self) {
-        let keeps_for_good = self.layer.policies.has_exclusive();
-        if self.outcome == Outcome::Unknown && keeps_for_good {
-            let now_ms = self.layer.now_ms();
-            self.for_each_written(|written| self.layer.doubts.note(written, now_ms));
+        if !self.is_over {
+            // Others are told in the background.
+            drop(self.end());
         }
-        self.invalidate();
     }
 }
 
-/// The body of an answer to a write: invalidates before it lets anything of it out.
+/// The body of an answer to a write: invalidates before it lets anything of it out, and tells
+/// others before it lets out what may say that the write is done: all but white space, and the end.
 struct Guarded {
     body: Body,
     guard: Guard,
+    /// What is known once all of it has come.
+    at_end: Outcome,
+    telling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// What has come and waits for others to be told.
+    held: Option<Arrived>,
+}
+
+/// What has come of a body; `None` is its end.
+type Arrived = Option<Result<Frame<Bytes>, Error>>;
+
+impl Guarded {
+    fn take(&mut self, arrived: &Arrived) {
+        let is_end = match arrived {
+            None => true,
+            Some(Ok(_)) => self.body.is_end_stream(),
+            Some(Err(_)) => false,
+        };
+        if self.guard.is_over {
+            return;
+        }
+        if is_end {
+            self.guard.outcome = self.at_end;
+        }
+        let told = match arrived {
+            _ if is_end => self.guard.end(),
+            Some(Ok(frame)) => {
+                self.guard.invalidate();
+                let says_nothing = |bytes: &Bytes| bytes.iter().all(u8::is_ascii_whitespace);
+                if self.at_end == Outcome::Nothing || frame.data_ref().is_some_and(says_nothing) {
+                    return;
+                }
+                self.guard.told()
+            }
+            Some(Err(_)) | None => self.guard.end(),
+        };
+        self.telling = Some(Box::pin(told.send()));
+    }
 }
 
 impl HttpBody for Guarded {
@@ -190,16 +276,25 @@ impl HttpBody for Guarded {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_none() || !matches!(frame, Some(Err(_))) && self.body.is_end_stream() {
-            self.guard.outcome = Outcome::Known;
+        let arrived = if let Some(arrived) = self.held.take() {
+            arrived
+        } else {
+            let arrived = ready!(Pin::new(&mut self.body).poll_frame(cx));
+            self.take(&arrived);
+            arrived
+        };
+        if let Some(telling) = &mut self.telling {
+            if telling.as_mut().poll(cx).is_pending() {
+                self.held = Some(arrived);
+                return Poll::Pending;
+            }
+            self.telling = None;
         }
-        self.guard.invalidate();
-        Poll::Ready(frame)
+        Poll::Ready(arrived)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.held.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -42,6 +42,8 @@ pub enum Event {
 ///   gateway that can't be reached has been, or is being, told [`Event::Unverified`] by its own
 ///   side no later than the implementation's stated time.
 /// - A listener begins `Unverified`.
+/// - A change may be told more than once: whoever tells it tries again what failed.
+/// - No listener of the same gateway is told of it.
 #[async_trait]
 pub trait Changes: Send + Sync + 'static {
     /// Tells the other gateways.

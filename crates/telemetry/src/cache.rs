@@ -27,14 +27,17 @@
 //! | `forebay_cache_pinned_bytes` (gauge), `forebay_cache_pins_refused_total`: no quota left | |
 //! | `forebay_cache_invalidations_total`: writes that passed | |
 //! | `forebay_cache_answers_…`: answers kept whole, see `kept` | `operation` |
+//! | `forebay_cache_changes_…`: what gateways tell each other, see `changes` | `cause`, `of` |
 //! | `forebay_cache_warmed_total`: objects that an operator had read | `outcome` |
 //!
 //! And those of [`ShadowMetrics`].
 
+mod changes;
 mod kept;
 mod shadow;
 mod staleness;
 
+pub use changes::{ChangeMetrics, Heard, Telling, Untold};
 pub use kept::{KeptEvent, KeptMetrics};
 pub use shadow::ShadowMetrics;
 pub use staleness::{Mode, Staleness};
@@ -114,10 +117,12 @@ pub struct CacheMetrics {
     pub pinned: Gauge,
     /// Pins for which there was no quota left.
     pub pins_refused: Counter,
-    /// Writes that invalidated something, or might have.
+    /// Writes that invalidated something, or might have; those of other gateways included.
     pub invalidations: Counter,
     /// Answers kept whole.
     pub kept: KeptMetrics,
+    /// What gateways tell each other.
+    pub changes: ChangeMetrics,
     /// Objects that an operator had read, by what came of it.
     warmed: Family<[(&'static str, &'static str); 1], Counter>,
 }
@@ -331,6 +336,7 @@ impl CacheMetrics {
         registry.register("warmed", help, self.warmed.clone());
         registry.register_collector(Box::new(self.staleness.clone()));
         self.kept.register(registry);
+        self.changes.register(registry);
     }
 }
 

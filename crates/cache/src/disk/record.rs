@@ -210,7 +210,11 @@ mod tests {
     use http::header;
 
     use super::*;
-    use crate::{CacheSettings, freshness::Against, index::tests::stamp_of};
+    use crate::{
+        CacheSettings,
+        freshness::{Against, Moment},
+        index::tests::stamp_of,
+    };
 
     fn version(headers: &[(&'static str, &'static str)], page: Option<&'static [u8]>) -> Version {
         let object = object("bucket", "a key");
@@ -294,7 +298,11 @@ mod tests {
     fn a_record_of_another_run_has_to_be_vouched_for() {
         let written = version(&HEADERS, None);
         let read = read(encode(&written, RunId(3)), 4).unwrap();
-        assert_eq!(read.ages(2000).against, Against::Restored);
+        let moment = Moment {
+            now_ms: 2000,
+            heard_since_ms: i64::MIN,
+        };
+        assert_eq!(read.ages(moment).against, Against::Restored);
     }
 
     #[test]

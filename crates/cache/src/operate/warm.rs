@@ -259,7 +259,7 @@ fn is_fresh_and_whole(layer: &Layer, object: &ObjectId) -> bool {
     let Some((version, _)) = layer.index.standing_of(object) else {
         return false;
     };
-    matches!(version.freshness(layer.now_ms()), Freshness::Fresh { .. })
+    matches!(version.freshness(layer.moment()), Freshness::Fresh { .. })
         && layer.has_pages(&version, &(0..version.size_bytes))
 }
 

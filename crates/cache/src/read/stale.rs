@@ -80,7 +80,7 @@ impl Reading {
     /// Answers with a version in place of the origin, which has failed; `None` when it can't.
     pub(super) fn if_error(&mut self, version: &Arc<Version>) -> Option<Response> {
         // Judged now: it may have taken a while to fail.
-        let Freshness::Stale(stale) = version.freshness(self.layer.now_ms()) else {
+        let Freshness::Stale(stale) = version.freshness(self.layer.moment()) else {
             return None;
         };
         let response = stale.if_error.then(|| self.remembered(version)).flatten()?;
@@ -96,7 +96,7 @@ impl Reading {
         why: Why,
     ) -> Response {
         let metrics = &self.layer.metrics;
-        let age_ms = version.ages(self.layer.now_ms()).validated_ms;
+        let age_ms = version.ages(self.layer.moment()).validated_ms;
         let mode = version.policy.coherence.mode();
         metrics.staleness.observe(mode, age_ms);
         metrics
@@ -115,8 +115,9 @@ impl Reading {
             return None;
         }
         let layer = &self.layer;
-        let now_ms = layer.now_ms();
-        let age_seconds = version.ages(now_ms).validated_ms.max(0) / 1000;
+        let moment = layer.moment();
+        let now_ms = moment.now_ms;
+        let age_seconds = version.ages(moment).validated_ms.max(0) / 1000;
         let (response, range) = match answer::answer(&self.plan, version, Some(age_seconds)) {
             Answer::Refused(_) => return None,
             Answer::Empty(response) => return Some(response),

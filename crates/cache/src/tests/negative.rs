@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use forebay_s3::{code::Code, xml::ErrorDocument};
 use forebay_store::{
     Error, Request, Response, Store,
+    changes::Changed,
     contract::requests::{self, Answer, Builder},
     faulty::Fault,
 };
@@ -13,7 +14,10 @@ use forebay_telemetry::cache::{CacheMetrics, KeptEvent};
 use http::{HeaderValue, Method, header};
 use parking_lot::Mutex;
 
-use super::origin::{Fixture, MIB, Origin, Setup, settings};
+use super::{
+    origin::{Fixture, MIB, Origin, Setup, settings, soon},
+    others::hub::Hub,
+};
 use crate::{CacheLayer, CacheSettings, Coherence, Keep, KeptSettings, Matching, Policy, Rule};
 
 /// Answers refusals as an S3 service does: with a document, and none to a HEAD.
@@ -63,6 +67,14 @@ struct Before {
 
 impl Before {
     async fn with(settings: CacheSettings) -> Self {
+        Self::of(Setup {
+            settings,
+            ..Setup::default()
+        })
+        .await
+    }
+
+    async fn of(setup: Setup) -> Self {
         let fixture = Fixture::new().await;
         let service = Arc::new(Service {
             origin: Arc::clone(&fixture.origin),
@@ -70,9 +82,8 @@ impl Before {
             filler: Mutex::default(),
         });
         let setup = Setup {
-            settings,
             clock: fixture.clock.clone(),
-            ..Setup::default()
+            ..setup
         };
         let cache = setup.over(Arc::clone(&service) as Arc<dyn Store>);
         let metrics = cache.layer.metrics.clone();
@@ -337,4 +348,40 @@ async fn rules_say_which_objects_are_never_told_missing_from_memory() {
         before.send(request()).await;
         assert_eq!(before.asks(request()).await, (404, expected), "{key}");
     }
+}
+
+/// Goal: what another gateway puts is not missing here, and nothing is while that one is not heard.
+#[tokio::test]
+async fn an_object_that_another_gateway_puts_is_not_missing_any_more() {
+    let (hub, there) = (Arc::new(Hub::default()), 1);
+    let before = Before::of(Setup {
+        changes: Some(hub.place()),
+        ..Setup::with(Coherence::Exclusive)
+    })
+    .await;
+    drop(hub.place());
+    hub.join(0);
+    soon(hub.heard()).await;
+    assert_eq!(before.asks(get()).await, (404, 1));
+    assert_eq!(before.asks(get()).await, (404, 0));
+    before.fixture.put("key", 10).await;
+    let bucket = requests::bucket_name("bucket");
+    let key = "key".to_owned();
+    hub.pass_on(there, &Changed::Object { bucket, key });
+    soon(hub.heard()).await;
+    assert_eq!(before.asks(get()).await, (200, 1));
+    let gone = || requests::get("bucket", "gone");
+    assert_eq!(before.asks(gone()).await, (404, 1));
+    hub.cut(0);
+    soon(hub.heard()).await;
+    assert_eq!(
+        before.asks(gone()).await,
+        (404, 1),
+        "it may be there unheard"
+    );
+    assert_eq!(before.asks(gone()).await, (404, 1));
+    hub.join(0);
+    soon(hub.heard()).await;
+    assert_eq!(before.asks(gone()).await, (404, 1));
+    assert_eq!(before.asks(gone()).await, (404, 0));
 }

@@ -14,6 +14,7 @@ use forebay_native::MemoryStore;
 use forebay_s3::operation::Operation;
 use forebay_store::{
     Body, Budget, Clock, Error, Request, Response, Store,
+    changes::Changes,
     contract::{
         requests::{self, Answer},
         sample_bytes,
@@ -24,7 +25,7 @@ use forebay_telemetry::cache::CacheMetrics;
 use http::header;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 
 use crate::{CacheLayer, CacheSettings, Coherence, DiskPart, PageBytes, StaleUse};
 
@@ -64,6 +65,7 @@ pub(super) struct Setup {
     pub clock: Clock,
     pub budget_bytes: u64,
     pub disk: Option<DiskPart>,
+    pub changes: Option<Arc<dyn Changes>>,
 }
 
 impl Default for Setup {
@@ -74,6 +76,7 @@ impl Default for Setup {
             clock,
             budget_bytes: 64 * MIB,
             disk: None,
+            changes: None,
         }
     }
 }
@@ -100,9 +103,13 @@ impl Setup {
     pub(super) fn over(self, inner: Arc<dyn Store>) -> CacheLayer {
         let budget = Budget::new(self.budget_bytes, Duration::from_secs(1));
         let (settings, clock, metrics) = (self.settings, self.clock, CacheMetrics::default());
-        match self.disk {
+        let cache = match self.disk {
             None => CacheLayer::new(inner, settings, clock, budget, metrics),
             Some(disk) => CacheLayer::with_disk(inner, settings, (clock, budget), metrics, disk),
+        };
+        match self.changes {
+            None => cache,
+            Some(changes) => cache.with_changes(changes, &Handle::current()),
         }
     }
 
