@@ -326,3 +326,35 @@ def test_a_task_queue_over_two_gateways_loses_nothing_when_one_is_killed(
         tap.terminate()
         tap.wait()
     pair[0].process.wait()
+
+
+def test_exclusive_holds_over_two_gateways_that_share_a_redis(gateways, redis, origin):
+    """What one gateway keeps, a write through the other replaces before its writer is answered."""
+    config = f"""
+[stores.origin]
+type = "s3"
+endpoint = "{origin.url}"
+region = "us-east-1"
+[stores.shared]
+type = "redis"
+urls = ["redis://127.0.0.1:{redis}"]
+[[routes]]
+store = "origin"
+changes = "shared"
+layers = [{{ type = "cache", memory = "64MiB", coherence = {{ mode = "exclusive" }} }}]
+"""
+    one, other = (boto3_client(gateways(config=config)) for _ in range(2))
+    one.put_object(Bucket=BUCKET, Key="k", Body=b"0")
+
+    def is_kept():
+        answer = other.get_object(Bucket=BUCKET, Key="k")
+        return "hit" in answer["ResponseMetadata"]["HTTPHeaders"]["cache-status"].split(";")[1]
+
+    servers.wait_until(is_kept, "the object to be kept")
+    for number in range(1, 20):
+        one.put_object(Bucket=BUCKET, Key="k", Body=b"%d" % number)
+
+        def is_new(number=number):
+            return body_of(other, "k") == b"%d" % number
+
+        servers.wait_until(is_new, "the other gateway to have heard", timeout_seconds=2)

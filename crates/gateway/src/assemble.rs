@@ -18,12 +18,13 @@ use forebay_fs::{FsStore, OpenError};
 use forebay_native::{MemoryStore, hot::Space};
 use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
 use forebay_s3::sigv4::Credentials;
-use forebay_store::{Budget, Clock, Store, null::NullStore};
+use forebay_store::{Budget, Clock, Store, changes::Changes, null::NullStore};
 use forebay_telemetry::{
     cache::CacheMetrics, disk::DiskMetrics, origin::OriginMetrics, tier::TierMetrics,
 };
 use forebay_tier::{IndexedHot, TierLayer, TierParts};
 use prometheus_client::registry::Registry;
+use tokio::runtime::Handle;
 
 use crate::{
     access::read_secret,
@@ -216,8 +217,10 @@ impl Building<'_> {
         for layer in route.layers.iter().rev() {
             store = match layer {
                 LayerConfig::Cache(settings) => {
+                    let changes = route.changes.as_ref();
+                    let changes = changes.and_then(|name| self.engines.changes(name));
                     let parts = (self.components, &mut *self.registry);
-                    let (layer, operator) = add_cache(store, settings, index, parts)?;
+                    let (layer, operator) = add_cache((store, changes), settings, index, parts)?;
                     self.caches.push(Cache {
                         name: index.to_string(),
                         route_index: index,
@@ -341,7 +344,7 @@ fn make_origin(
 }
 
 fn add_cache(
-    inner: Arc<dyn Store>,
+    (inner, changes): (Arc<dyn Store>, Option<Arc<dyn Changes>>),
     settings: &CacheSettings,
     route_index: usize,
     (components, registry): (Components<'_>, &mut Registry),
@@ -363,6 +366,10 @@ fn add_cache(
             })?;
             CacheLayer::with_disk(inner, settings.clone(), (clock, budget), metrics, part)
         }
+    };
+    let cache = match changes {
+        None => cache,
+        Some(changes) => cache.with_changes(changes, &Handle::current()),
     };
     let operator = cache.operator();
     Ok((Arc::new(cache), operator))

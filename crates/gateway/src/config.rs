@@ -268,6 +268,8 @@ pub struct RouteConfig {
     pub buckets: Vec<String>,
     /// Name of the store; it exists.
     pub store: String,
+    /// Name of the Redis through which gateways tell each other of writes; it exists.
+    pub changes: Option<String>,
     /// Layers in the order a request meets them.
     pub layers: Vec<LayerConfig>,
 }

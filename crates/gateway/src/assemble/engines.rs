@@ -8,7 +8,7 @@ use forebay_native::{
     hot::{HotDurability, Parts, Space, stranded},
 };
 use forebay_redis::{Durability, RedisSettings, RedisStore};
-use forebay_store::Store;
+use forebay_store::{Store, changes::Changes};
 use forebay_telemetry::{log::LogMetrics, redis::RedisMetrics};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
@@ -69,6 +69,14 @@ impl Engines {
     /// What a tier needs of a store; `None` when it is no engine.
     pub(super) fn parts(&self, name: &str) -> Option<Parts> {
         self.0.get(name).map(Engine::parts)
+    }
+
+    /// What gateways tell each other through a store; `None` when it is no Redis.
+    pub(super) fn changes(&self, name: &str) -> Option<Arc<dyn Changes>> {
+        match self.0.get(name)? {
+            Engine::Log(_) => None,
+            Engine::Redis(store) => Some(Arc::clone(store.engine().changes()) as _),
+        }
     }
 
     /// The logs, for operators.

@@ -403,6 +403,10 @@ pub struct RawRoute {
     /// Name of the store.
     #[schemars(example = &"default")]
     pub store: Option<String>,
+    /// Name of a store of type `redis` through which gateways tell each other of writes; the hot
+    /// store of the route's tier unless given, if that is a Redis.
+    #[schemars(example = &"shared")]
+    pub changes: Option<String>,
     /// Layers in the order a request meets them; none unless given.
     pub layers: Option<Vec<RawLayer>>,
 }

@@ -220,9 +220,9 @@ fn each_fault_names_key_value_and_remedy() {
             "keep the one",
         ),
         (
-            "[stores.a]\ntype = \"redis\"",
+            "[stores.a]\ntype = \"swift\"",
             "stores.a.type",
-            "\"redis\"",
+            "\"swift\"",
             "in this version",
         ),
         (
@@ -303,9 +303,9 @@ fn each_fault_names_key_value_and_remedy() {
             "move this route before",
         ),
         (
-            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"tier\" }]",
+            "[[routes]]\nstore = \"default\"\nlayers = [{ type = \"shape\" }]",
             "routes[0].layers[0].type",
-            "\"tier\"",
+            "\"shape\"",
             "in this version",
         ),
         (
@@ -550,6 +550,63 @@ fn each_fault_names_key_value_and_remedy() {
             "bucket_policies[0].policy",
             "(not set)",
             "public-read",
+        ),
+        (
+            "[stores.a]\ntype = \"log\"",
+            "stores.a.path",
+            "(not set)",
+            "name a folder",
+        ),
+        (
+            "[stores.a]\ntype = \"redis\"",
+            "stores.a.urls",
+            "[]",
+            "at least one server",
+        ),
+        (
+            "[stores.a]\ntype = \"redis\"\nurls = [\"redis://me:secret@h\"]",
+            "stores.a.urls",
+            "a login",
+            "secret_key_file",
+        ),
+        (
+            "[stores.a]\ntype = \"redis\"\nurls = [\"redis://h\"]\nmode = \"sentinel\"",
+            "stores.a.master",
+            "(not set)",
+            "name the master",
+        ),
+        (
+            "[stores.a]\ntype = \"redis\"\nurls = [\"redis://h\"]\n\
+             timeouts = { replicate = \"3s\" }",
+            "stores.a.timeouts.replicate",
+            "3s",
+            "shorter than command",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[[routes]]\nstore = \"a\"\nlayers = [{ type = \"tier\" }]",
+            "routes[0].layers[0].hot",
+            "(not set)",
+            "type \"log\" or \"redis\"",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[stores.b]\ntype = \"memory\"\n[[routes]]\nstore = \"a\"\n\
+             layers = [{ type = \"tier\", hot = \"b\" }]",
+            "routes[0].layers[0].hot",
+            "\"b\"",
+            "type \"log\" or \"redis\"",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[stores.b]\ntype = \"log\"\npath = \"b\"\n[[routes]]\n\
+             store = \"a\"\nlayers = [{ type = \"tier\", hot = \"b\" }, { type = \"cache\" }]",
+            "routes[0].layers[1]",
+            "\"cache\"",
+            "name the cache first",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[[routes]]\nstore = \"a\"\nchanges = \"a\"",
+            "routes[0].changes",
+            "\"a\"",
+            "type \"redis\"",
         ),
         ("[server\n", "forebay.toml:1", "", "config example"),
     ];

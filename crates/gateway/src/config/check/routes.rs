@@ -79,6 +79,7 @@ fn everything(stores: &BTreeMap<String, StoreConfig>) -> RawRoute {
     RawRoute {
         buckets: None,
         store: only,
+        changes: None,
         layers: Some(vec![RawLayer::Cache(RawCache::default())]),
     }
 }
@@ -87,6 +88,7 @@ fn check_route(table: &mut Section<'_, '_>, raw: RawRoute, within: Within<'_>) -
     let RawRoute {
         buckets,
         store,
+        changes,
         layers,
     } = raw;
     let buckets = table.texts_or("buckets", buckets, &["*"]);
@@ -101,11 +103,45 @@ fn check_route(table: &mut Section<'_, '_>, raw: RawRoute, within: Within<'_>) -
     }
     let store = check_store_name(table, store, within.stores);
     let layers = check_layers(table, layers.unwrap_or_default(), (&store, within));
+    let changes = check_changes(table, changes, (&layers, within));
     RouteConfig {
         buckets,
         store,
+        changes,
         layers,
     }
+}
+
+/// Which Redis carries what gateways tell each other.
+fn check_changes(
+    table: &mut Section<'_, '_>,
+    raw: Option<String>,
+    (layers, within): (&[LayerConfig], Within<'_>),
+) -> Option<String> {
+    let is_redis = |name: &String| matches!(within.stores.get(name), Some(StoreConfig::Redis(_)));
+    let given = table.text("changes", raw);
+    let Some(name) = given else {
+        return layers.iter().find_map(|layer| match layer {
+            LayerConfig::Tier(tier) if is_redis(&tier.hot) => Some(tier.hot.clone()),
+            LayerConfig::Tier(_) | LayerConfig::Cache(_) => None,
+        });
+    };
+    if !is_redis(&name) {
+        let wrong = Wrong {
+            value: quoted(&name),
+            allowed: "a store of type \"redis\"",
+            remedy: "name one, or add a [stores.NAME] of that type",
+        };
+        table.fault("changes", wrong);
+    } else if !layers.iter().any(|layer| layer.cache().is_some()) {
+        let wrong = Wrong {
+            value: quoted(&name),
+            allowed: "only with a cache, which listens and tells",
+            remedy: "add a layer of type \"cache\", or remove the key",
+        };
+        table.fault("changes", wrong);
+    }
+    Some(name)
 }
 
 fn check_layers(
