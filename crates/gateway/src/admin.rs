@@ -3,10 +3,11 @@
 //! | path | answers |
 //! |---|---|
 //! | `/health/live` | 200 as long as the process runs its event loop |
-//! | `/health/ready` | 200 while clients are served; 503 from the start of a drain on, and while a tier has something to move that is too old |
+//! | `/health/ready` | 200 while clients are served; 503 when draining, or a tier is late |
 //! | `/metrics` | every metric, in the text format of Prometheus (`OpenMetrics`) |
 //! | `/admin/v1/…` | what caches and tiers hold, and changes of it: `api` |
 //!
+//! A tier is late when what it should have moved to its cold store is older than allowed.
 //! Readiness does not ask the stores: cached objects are served while an origin is down, and a
 //! blinking origin must not take every gateway out of its load balancer at once.
 //!

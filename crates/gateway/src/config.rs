@@ -278,7 +278,7 @@ pub struct RouteConfig {
 #[derive(Debug, Clone)]
 pub enum LayerConfig {
     /// Pages in memory.
-    Cache(CacheSettings),
+    Cache(Box<CacheSettings>),
     /// A hot store first.
     Tier(Box<TierConfig>),
 }

@@ -1,6 +1,6 @@
 //! `forebay admin tier …` and `forebay admin log …`.
 
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
 
 use anyhow::Result;
 use forebay_gateway::admin::messages::{
@@ -92,7 +92,9 @@ fn list_path(arguments: &DirtyArguments) -> String {
     if let Some(place) = &arguments.place {
         let place = place.strip_prefix("s3://").unwrap_or(place);
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        path += &format!("&bucket={}&prefix={}", encoded(bucket), encoded(prefix));
+        let (bucket, prefix) = (encoded(bucket), encoded(prefix));
+        // Writing to a text can't fail.
+        let _ = write!(path, "&bucket={bucket}&prefix={prefix}");
     }
     path
 }
@@ -161,7 +163,8 @@ fn dirty_row(object: &DirtyObject) -> [String; 4] {
 fn settled(answer: &SettledAnswer) -> String {
     let mut text = format!("{} settled\n", objects(answer.settled.len() as u64));
     for name in &answer.not_in_conflict {
-        text += &format!("  {}: not in conflict\n", printable(name));
+        // Writing to a text can't fail.
+        let _ = writeln!(text, "  {}: not in conflict", printable(name));
     }
     text
 }

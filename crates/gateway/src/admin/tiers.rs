@@ -58,7 +58,7 @@ impl fmt::Debug for Tiers {
         f.debug_struct("Tiers")
             .field("list", &tiers)
             .field("logs", &logs)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

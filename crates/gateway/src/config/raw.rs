@@ -416,7 +416,7 @@ pub struct RawRoute {
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum RawLayer {
     /// Keeps pages of objects in memory.
-    Cache(RawCache),
+    Cache(Box<RawCache>),
     /// Keeps small objects in a fast store first.
-    Tier(RawTier),
+    Tier(Box<RawTier>),
 }

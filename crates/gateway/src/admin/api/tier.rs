@@ -56,8 +56,9 @@ impl Api {
             (&Method::POST, "/tier/flush") => self.flush_tiers().await,
             (&Method::POST, "/tier/drain") => self.drain_tiers().await,
             (&Method::POST, "/tier/resume") => {
-                let tiers = &self.tiers.list;
-                tiers.iter().for_each(|tier| tier.operator.resume());
+                for tier in &self.tiers.list {
+                    tier.operator.resume();
+                }
                 self.tiers_status().await
             }
             (&Method::POST, "/tier/retry") => self.settle(Settle::Retry, body).await,

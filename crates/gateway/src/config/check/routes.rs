@@ -11,7 +11,7 @@ use super::{
 };
 use crate::config::{
     DEFAULT_STORE, LayerConfig, RouteConfig, StoreConfig,
-    raw::{RawCache, RawLayer, RawRoute},
+    raw::{RawLayer, RawRoute},
     section::{Given, quoted},
     value::MIB,
 };
@@ -80,7 +80,7 @@ fn everything(stores: &BTreeMap<String, StoreConfig>) -> RawRoute {
         buckets: None,
         store: only,
         changes: None,
-        layers: Some(vec![RawLayer::Cache(RawCache::default())]),
+        layers: Some(vec![RawLayer::Cache(Box::default())]),
     }
 }
 
@@ -183,12 +183,11 @@ fn check_layers(
         let mut inner = table.inner(&key);
         inner.note("type", quoted(word), Given::Yes);
         let layer = match layer {
-            RawLayer::Cache(cache) => Some(LayerConfig::Cache(check_cache(
-                &mut inner,
-                cache,
-                within.surroundings,
-            ))),
-            RawLayer::Tier(tier) => check_tier(&mut inner, tier, (store, within.stores))
+            RawLayer::Cache(cache) => {
+                let cache = check_cache(&mut inner, *cache, within.surroundings);
+                Some(LayerConfig::Cache(Box::new(cache)))
+            }
+            RawLayer::Tier(tier) => check_tier(&mut inner, *tier, (store, within.stores))
                 .map(Box::new)
                 .map(LayerConfig::Tier),
         };

@@ -35,7 +35,7 @@ pub struct RawLogStore {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawRedisStore {
-    /// `redis://` or `rediss://` (TLS), host and port: the server, sentinels, or nodes of a cluster.
+    /// `redis://` or `rediss://` (TLS), host, port: the server, sentinels, or nodes of a cluster.
     #[schemars(example = ["redis://127.0.0.1:6379"])]
     pub urls: Option<Vec<String>>,
     /// `single`, `sentinel` or `cluster`.
