@@ -172,7 +172,12 @@ where
             // What follows in the cold store may turn out to be deleted: an empty page is cheaper
             // than to fetch it now.
             let cold_has_more = !cold.ready.is_empty() || !cold.source.is_at_end();
-            page.is_truncated = cold_has_more || hot.has_object().await?;
+            page.is_truncated = cold_has_more;
+            if !cold_has_more && hot.has_object().await? {
+                // The cold store does not know that there is more.
+                page.is_truncated = true;
+                page.is_mixed = true;
+            }
             return Ok(page);
         }
         let hot_name =
