@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError
 
-from harness import servers
+from harness import servers, sigv4
 from harness.clients import boto3_client
 from harness.metrics import metric
+from harness.wire import Wire
 
 pytestmark = pytest.mark.skipif(
     not servers.forebay_binary().exists(), reason="needs the built gateway"
@@ -358,3 +359,21 @@ layers = [{{ type = "cache", memory = "64MiB", coherence = {{ mode = "exclusive"
             return body_of(other, "k") == b"%d" % number
 
         servers.wait_until(is_new, "the other gateway to have heard", timeout_seconds=2)
+
+
+def test_a_large_cold_object_is_read_from_the_origin_itself_by_who_can(on_log, origin):
+    gateway = on_log(tier=f'{LATER}, redirect_min = "1MiB"')
+    client, content = boto3_client(gateway), b"x" * (2 << 20)
+    client.put_object(Bucket=BUCKET, Key="a b/é", Body=content)
+    client.put_object(Bucket=BUCKET, Key="small", Body=b"x")
+    admin(gateway, "tier", "flush", "--wait")
+    wire = Wire(gateway)
+    allow = {"x-forebay-redirect": "allow"}
+    answer = wire.signed("GET", sigv4.path_of(BUCKET, "a b/é"), headers=allow)
+    assert answer.status == 307
+    address = answer.header("location")
+    assert address.startswith(origin.url)
+    with urllib.request.urlopen(address) as there:
+        assert there.read() == content
+    assert wire.signed("GET", sigv4.path_of(BUCKET, "a b/é")).body == content
+    assert wire.signed("GET", sigv4.path_of(BUCKET, "small"), headers=allow).status == 200

@@ -13,16 +13,17 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
 use forebay_cache::{CacheLayer, CacheSettings, DiskPart, Operator};
 use forebay_fs::{FsStore, OpenError};
 use forebay_native::{MemoryStore, hot::Space};
 use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
-use forebay_s3::sigv4::Credentials;
-use forebay_store::{Budget, Clock, Store, changes::Changes, null::NullStore};
+use forebay_s3::{operation::ObjectId, sigv4::Credentials};
+use forebay_store::{Budget, Clock, Query, Store, changes::Changes, null::NullStore};
 use forebay_telemetry::{
     cache::CacheMetrics, disk::DiskMetrics, origin::OriginMetrics, tier::TierMetrics,
 };
-use forebay_tier::{IndexedHot, TierLayer, TierParts};
+use forebay_tier::{IndexedHot, Presigner, TierLayer, TierParts};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 
@@ -145,16 +146,25 @@ pub async fn assemble(
 ) -> Result<Assembly, AssembleError> {
     let mut stores: BTreeMap<&str, Arc<dyn Store>> = BTreeMap::new();
     let mut engines = Engines::default();
+    let mut origins = BTreeMap::new();
     for (name, store) in &config.stores {
         let opened = engines.open(name, store, components, registry).await?;
         let store = match opened {
             Some(store) => store,
-            None => make_store(name, store, components, registry)?,
+            None => match store {
+                StoreConfig::S3(s3) => {
+                    let origin = make_origin(name, s3, components, registry)?;
+                    origins.insert(name.clone(), Arc::clone(&origin));
+                    origin
+                }
+                other => make_store(name, other, components)?,
+            },
         };
         stores.insert(name, store);
     }
     let mut building = Building {
         engines,
+        origins,
         components,
         registry,
         caches: Vec::new(),
@@ -197,6 +207,8 @@ pub async fn assemble(
 /// What is put together so far.
 struct Building<'a> {
     engines: Engines,
+    /// S3 services, which clients can be sent to.
+    origins: BTreeMap<String, Arc<OriginStore>>,
     components: Components<'a>,
     registry: &'a mut Registry,
     caches: Vec<Cache>,
@@ -252,7 +264,10 @@ impl Building<'_> {
         let parts = TierParts {
             hot: Arc::new(IndexedHot::new(parts, config.space.clone())),
             cold,
-            presigner: None,
+            presigner: self
+                .origins
+                .get(&route.store)
+                .map(|origin| Arc::new(ByOrigin(Arc::clone(origin))) as _),
             clock: self.components.clock.clone(),
             budget: self.components.budget.clone(),
             metrics,
@@ -273,6 +288,22 @@ impl Building<'_> {
     }
 }
 
+/// Sends clients to the S3 service itself.
+struct ByOrigin(Arc<OriginStore>);
+
+#[async_trait]
+impl Presigner for ByOrigin {
+    async fn presign(&self, object: &ObjectId, query: &Query) -> Option<String> {
+        match self.0.presign(object, query).await {
+            Ok(address) => address,
+            Err(error) => {
+                tracing::debug!(%error, "no address for a redirect");
+                None
+            }
+        }
+    }
+}
+
 /// Names this life of this gateway, like no other: keys of the hasher come from the operating
 /// system.
 fn holder() -> String {
@@ -284,10 +315,8 @@ fn make_store(
     name: &str,
     config: &StoreConfig,
     components: Components<'_>,
-    registry: &mut Registry,
 ) -> Result<Arc<dyn Store>, AssembleError> {
     match config {
-        StoreConfig::S3(s3) => make_origin(name, s3, components, registry),
         StoreConfig::Fs(fs) => {
             let store = FsStore::open(fs.clone(), components.clock.clone());
             let failed = |source| AssembleError::Directory {
@@ -298,8 +327,8 @@ fn make_store(
         }
         StoreConfig::Memory => Ok(Arc::new(MemoryStore::new(components.clock.clone()))),
         StoreConfig::Null => Ok(Arc::new(NullStore::default())),
-        StoreConfig::Log(_) | StoreConfig::Redis(_) => {
-            unreachable!("engines were opened before")
+        StoreConfig::S3(_) | StoreConfig::Log(_) | StoreConfig::Redis(_) => {
+            unreachable!("these were made before")
         }
     }
 }
@@ -309,7 +338,7 @@ fn make_origin(
     config: &S3Config,
     components: Components<'_>,
     registry: &mut Registry,
-) -> Result<Arc<dyn Store>, AssembleError> {
+) -> Result<Arc<OriginStore>, AssembleError> {
     let mut settings = config.settings.clone();
     settings.credentials = match &config.credentials {
         CredentialsConfig::None => CredentialsSource::Anonymous,

@@ -87,6 +87,11 @@ impl Address {
         })
     }
 
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
     /// Whether connections are encrypted.
     pub(crate) fn is_tls(&self) -> bool {
         self.scheme == Scheme::HTTPS

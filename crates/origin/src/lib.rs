@@ -33,6 +33,7 @@ mod failure;
 mod headers;
 mod payload;
 mod pool;
+mod presign;
 mod retry;
 mod settings;
 mod store;

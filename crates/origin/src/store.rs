@@ -117,6 +117,18 @@ impl OriginStore {
         })
     }
 
+    pub(crate) fn address(&self) -> &Address {
+        &self.endpoint.address
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn signatory(&self) -> &Arc<Signatory> {
+        &self.signatory
+    }
+
     /// Turns the client's request into the origin's.
     async fn prepare(&self, request: Request) -> Result<Prepared, Error> {
         let Request {

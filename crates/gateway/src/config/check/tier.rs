@@ -36,6 +36,7 @@ pub(super) fn check_tier(
         moves_per_second_max,
         on_stop,
         conditional_writes,
+        redirect_min,
         rules,
     } = raw;
     let hot = check_hot(table, hot, (cold, stores));
@@ -85,6 +86,7 @@ pub(super) fn check_tier(
         moves_per_second_max: check_pace(table, moves_per_second_max),
         on_stop: table.choice("on_stop", on_stop, &stops),
         conditions: table.choice("conditional_writes", conditional_writes, &conditions),
+        redirect_bytes_min: check_redirect(table, redirect_min, (cold, stores)),
         rules: check_rules(table, rules, object_bytes_max),
         ..usual
     };
@@ -156,6 +158,31 @@ fn check_pace(table: &mut Section<'_, '_>, raw: Option<i64>) -> Option<u32> {
         range: 1..=1_000_000,
     };
     Some(table.count("moves_per_second_max", Some(number), rule))
+}
+
+/// Only an S3 service has an address that a client can read from.
+fn check_redirect(
+    table: &mut Section<'_, '_>,
+    raw: Option<String>,
+    (cold, stores): (&str, &BTreeMap<String, StoreConfig>),
+) -> Option<u64> {
+    let Some(text) = raw else {
+        table.note("redirect_min", "(not set)", Given::No);
+        return None;
+    };
+    if !matches!(stores.get(cold), Some(StoreConfig::S3(_))) {
+        let wrong = Wrong {
+            value: quoted(&text),
+            allowed: "only before a store of type \"s3\"",
+            remedy: "remove it: clients can't read from this store themselves",
+        };
+        table.fault("redirect_min", wrong);
+    }
+    let rule = Rule {
+        default: MIB,
+        range: 1..=DIRTY_BYTES_MAX,
+    };
+    Some(table.size("redirect_min", Some(text), rule))
 }
 
 fn check_rules(

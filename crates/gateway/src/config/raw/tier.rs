@@ -41,6 +41,11 @@ pub struct RawTier {
     /// `ignored`, where the tier looks before it writes.
     #[schemars(example = &"honoured")]
     pub conditional_writes: Option<String>,
+    /// Objects in the cold store of at least so many bytes are answered with a redirect to a
+    /// presigned address there, for clients that send `x-forebay-redirect: allow`; never unless
+    /// given.
+    #[schemars(example = &"64MiB")]
+    pub redirect_min: Option<String>,
     /// What is different for some objects; the first that matches counts.
     pub rules: Option<Vec<RawTierRule>>,
 }
