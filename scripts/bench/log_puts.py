@@ -48,7 +48,7 @@ def _ways(directory, disk):
 
 
 def run(directory, options):
-    """All in turns, after a round that is not counted."""
+    """All in turns."""
     directory = Path(directory)
     words = ["put", "--size", f"{SIZE}B", "--concurrency", WRITERS]
     turns = {}
