@@ -20,22 +20,33 @@ from . import (
     cold_read,
     figures,
     hit_path,
+    log_puts,
     machine,
     matrix,
     memory,
     pass_through,
+    tier_blocks,
+    tier_list,
+    tier_mover,
+    tier_small,
 )
 from .peers import S3LOAD
 
 CACHE_TABLES = (
     cache_fits, cache_exceeds, cache_blocks, cache_crowd, cache_strict, cache_ahead,
 )
+TIER_TABLES = (tier_small, tier_blocks, tier_list, tier_mover, log_puts)
 TABLES = {
     table.NAME: table
-    for table in (hit_path, pass_through, memory, cold_read, *CACHE_TABLES, matrix, client)
+    for table in (
+        hit_path, pass_through, memory, cold_read, *CACHE_TABLES, *TIER_TABLES, matrix, client,
+    )
 }
 # Names of several tables.
-GROUPS = {"cache": [table.NAME for table in CACHE_TABLES]}
+GROUPS = {
+    "cache": [table.NAME for table in CACHE_TABLES],
+    "tier": [table.NAME for table in TIER_TABLES],
+}
 SECONDS = 3
 # What `--smoke` runs beside the matrix.
 SMOKED = (cache_fits.NAME, cache_blocks.NAME, cache_strict.NAME)

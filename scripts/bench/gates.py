@@ -44,7 +44,7 @@ def table(rows):
     )
 
 
-def rates(measured, names):
+def rates(measured, names, whose="cache's"):
     """What was measured, a line for each case and way: `{case: {way: [rounds]}}`."""
     rows = []
     for case, ways in measured.items():
@@ -62,7 +62,7 @@ def rates(measured, names):
                 f"{row['gateway_cpu_us']:,.0f}" if row["gateway_cpu_us"] else "",
             ])
     header = ["case", "way", "requests/s", "MiB/s", "p50 ms", "p99 ms", "cores busy"]
-    return figures.table([*header, "cache's CPU µs/request"], rows)
+    return figures.table([*header, f"{whose} CPU µs/request"], rows)
 
 
 def ratio(ways, ours, theirs, measure="per_second"):

@@ -69,9 +69,7 @@ class Line:
 
     def direct(self):
         """The way through the tap alone."""
-        return Way(
-            f"http://127.0.0.1:{self.port}", self.origin.credentials, self._processes()
-        )
+        return Way(self.url, self.origin.credentials, self._processes())
 
     def peer(self, start):
         """The way through a peer that `start(directory, port)` puts before the tap."""
@@ -81,11 +79,19 @@ class Line:
         processes = self._processes(peer=peer.pid)
         return Way(f"http://127.0.0.1:{peer.port}", self.origin.credentials, processes)
 
-    @contextlib.contextmanager
+    @property
+    def url(self):
+        """The near end of the line."""
+        return f"http://127.0.0.1:{self.port}"
+
     def forebay(self, cache):
         """The way through a fresh gateway whose cache layer has these settings."""
+        return self.gateway(CONFIG.format(origin=self.url, cache=cache))
+
+    @contextlib.contextmanager
+    def gateway(self, config):
+        """The way through a fresh gateway of this configuration."""
         home = self.directory / f"forebay-{servers.free_port()}"
-        config = CONFIG.format(origin=f"http://127.0.0.1:{self.port}", cache=cache)
         gateway = servers.start_forebay(home, config=config)
         try:
             processes = self._processes(gateway=gateway.process.pid)

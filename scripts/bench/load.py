@@ -16,12 +16,12 @@ def keys(size, count, folder="objects"):
 
 
 def _run(way, words, directory, more, is_failure_a_figure=False):
-    key = way.credentials
     command = [
         "forebay", "bench", "run", *map(str, words), "--endpoint", f"it={way.url}",
-        "--credentials", f"it={key.access_key}:{key.secret_key}", "--rounds", "1",
-        "--out", "run.json", *more,
+        "--rounds", "1", "--out", "run.json", *more,
     ]
+    if key := way.credentials:
+        command += ["--credentials", f"it={key.access_key}:{key.secret_key}"]
     done = subprocess.run(
         command, executable=servers.forebay_binary(), cwd=directory, capture_output=True,
         text=True, check=False, env=servers.plain_environment(),
@@ -36,8 +36,12 @@ def _run(way, words, directory, more, is_failure_a_figure=False):
 
 def prepare(line, words):
     """Has the origin hold what a workload asks for; past the tap, which has no delay for it."""
-    origin = Way(line.origin.url, line.origin.credentials, {})
-    _run(origin, [*words, "--requests", "1"], line.directory, ["--create-bucket"])
+    prepare_at(Way(line.origin.url, line.origin.credentials, {}), words, line.directory)
+
+
+def prepare_at(way, words, directory):
+    """Writes what a workload asks for through the way itself."""
+    _run(way, [*words, "--requests", "1"], directory, ["--create-bucket"])
 
 
 def read_all(way, names, size, directory):

@@ -40,11 +40,17 @@ def versions(forebay, versitygw):
     found = {
         "nginx": re.search(r"nginx/(\S+)", _output("nginx", "-v")),
         "varnish": re.search(r"varnish-(\S+)", _output("varnishd", "-V")),
+        "redis": re.search(r"v=(\S+)", _output("redis-server", "--version")),
         "wrk": re.search(r"wrk \S*?([\d.]+\S*)", _output("wrk", "-v")),
         "forebay": re.search(r"forebay (\S+)", _output(forebay, "--version")),
         "versitygw": re.search(r"versitygw\s+(v[\d.]+)", _output("go", "version", "-m", versitygw)),
     }
     return {name: match.group(1) if match else "unknown" for name, match in found.items()}
+
+
+def file_system(path):
+    """The type of the file system that a path is on."""
+    return _output("stat", "--file-system", "--format", "%T", str(path))
 
 
 def _children(pid):

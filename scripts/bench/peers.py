@@ -175,14 +175,18 @@ def versitygw_proxy(directory, origin):
     return Peer("versitygw-proxy", command, port, home)
 
 
-def redis(directory):
-    """Redis with all of it in memory and nothing on a disk."""
+def redis(directory, appendfsync=None):
+    """Redis with nothing on a disk, or with a log of its writes that is synced so.
+
+    The log is not rewritten meanwhile: that would meet whoever has its turn.
+    """
     port = free_port()
     home = Path(directory) / "redis"
     home.mkdir(parents=True, exist_ok=True)
     command = [
         "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", home,
-        "--save", "", "--appendonly", "no",
+        "--save", "", "--appendonly", "yes" if appendfsync else "no",
+        "--appendfsync", appendfsync or "no", "--auto-aof-rewrite-percentage", "0",
     ]
     return Peer("redis", command, port, home)
 
