@@ -3,6 +3,7 @@
 import pytest
 
 from harness import servers
+from harness.metrics import metric
 from harness.clients import boto3_client
 from harness.origins import Shelf, content_of
 from harness.stub_origin import StubOrigin
@@ -50,6 +51,10 @@ def asks(gateway, key, times=3, **headers):
     """Reads an object so many times; returns the requests that each read made of the origin."""
     wire, counts = Wire(gateway), []
     for _ in range(times):
+        # A read that meets the end of the one before it joins it, and asks nobody.
+        servers.wait_until(
+            lambda: metric(gateway, "forebay_origin_in_flight") == 0, "the last read to end"
+        )
         before = len(gateway.origin.seen)
         answer = wire.signed("GET", f"/bucket/{key}", headers=headers)
         assert answer.status in (200, 206)

@@ -171,12 +171,15 @@ def test_a_delete_of_a_hot_object_is_seen_at_once_and_reaches_the_origin(on_log,
 def test_what_was_acknowledged_is_there_after_a_kill(on_log, origin):
     gateway = on_log()
     client = boto3_client(gateway)
-    acknowledged = []
+    acknowledged, is_gone = [], threading.Event()
 
     def write(number):
+        if is_gone.is_set():
+            return
         try:
             client.put_object(Bucket=BUCKET, Key=f"{number:05}", Body=b"%d" % number)
-        except Exception:  # The gateway is gone.
+        except Exception:  # The gateway was killed.
+            is_gone.set()
             return
         acknowledged.append(number)
 
