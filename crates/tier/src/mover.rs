@@ -44,6 +44,9 @@ const LEASE_TIME: Duration = Duration::from_secs(15);
 const LEASE_LEFT_MIN: Duration = Duration::from_secs(10);
 /// Time between turns when nothing wakes the mover.
 const TURN_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two turns: each reads queues and totals, which a write need not pay for. Short
+/// beside the way to a cold store that is worth a tier.
+const TURN_GAP: Duration = Duration::from_millis(10);
 /// First wait of a key, or of the cold store, that failed; doubled with each failure.
 const WAIT_MIN: Duration = Duration::from_millis(200);
 /// Longest wait.
@@ -124,6 +127,8 @@ impl Mover {
             }
             let woken = self.tier.wake.notified();
             let _ = tokio::time::timeout(TURN_EVERY, woken).await;
+            // What is written meanwhile is moved in the same turn.
+            tokio::time::sleep(TURN_GAP).await;
         }
     }
 
@@ -186,6 +191,10 @@ impl Mover {
         urgency: Urgency,
         turn: &mut Turn,
     ) -> Result<(), Error> {
+        let first = self.tier.hot.queue(queue, None, 1).await?;
+        if first.iter().all(|place| place.at_ms > until_ms) {
+            return Ok(());
+        }
         let mut after: Option<Queued> = None;
         let mut taken_count = 0;
         while taken_count < TURN_KEYS_MAX {

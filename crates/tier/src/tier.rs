@@ -7,7 +7,7 @@ use std::sync::{
 
 use bytes::Bytes;
 use forebay_native::hot::{
-    Held, HotBytes, HotDurability, HotKey, HotRecord, HotStore, Swap, Swapped, Totals, Want,
+    Held, Holding, HotBytes, HotDurability, HotKey, HotRecord, HotStore, Swap, Swapped, Totals, Want,
 };
 use forebay_store::{Budget, Clock, Error, Response, Store};
 use forebay_telemetry::tier::{Saved, TierMetrics};
@@ -212,6 +212,18 @@ impl Tier {
             Level::Half
         } else {
             Level::Low
+        }
+    }
+
+    /// Whether a record that was just written is something for the mover now: it looks each second
+    /// for what comes due by age.
+    pub(crate) fn is_due(&self, holding: &Holding) -> bool {
+        match holding {
+            Holding::Tombstone => true,
+            Holding::Dirty(_) => {
+                self.settings.demote_after.is_zero() || self.level(0) >= Level::Half
+            }
+            Holding::Conflict { .. } | Holding::Buried(_) | Holding::Settling(_) => false,
         }
     }
 

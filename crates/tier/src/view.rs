@@ -105,12 +105,15 @@ impl View {
         let mut held = first;
         for _ in 0..ATTEMPTS_MAX {
             let to = next(held.as_ref().map(|held| &held.record))?;
+            let is_due = self.tier.is_due(&to.0.holding);
             match self.tier.swap(key, held.as_ref(), Some(to)).await? {
                 Swapped::Done(_) => {
                     if let Some(Holding::Dirty(_)) = held.map(|held| held.record.holding) {
                         self.tier.saved(Saved::Write);
                     }
-                    self.tier.wake.notify_one();
+                    if is_due {
+                        self.tier.wake.notify_one();
+                    }
                     return Ok(());
                 }
                 Swapped::Changed => held = self.tier.held(key, Want::Value).await?,
