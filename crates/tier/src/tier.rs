@@ -7,7 +7,8 @@ use std::sync::{
 
 use bytes::Bytes;
 use forebay_native::hot::{
-    Held, Holding, HotBytes, HotDurability, HotKey, HotRecord, HotStore, Swap, Swapped, Totals, Want,
+    Held, Holding, HotBytes, HotDurability, HotKey, HotRecord, HotStore, Swap, Swapped, Totals,
+    Want,
 };
 use forebay_store::{Budget, Clock, Error, Response, Store};
 use forebay_telemetry::tier::{Saved, TierMetrics};
