@@ -44,8 +44,8 @@ const LEASE_TIME: Duration = Duration::from_secs(15);
 const LEASE_LEFT_MIN: Duration = Duration::from_secs(10);
 /// Time between turns when nothing wakes the mover.
 const TURN_EVERY: Duration = Duration::from_secs(1);
-/// Least time between two turns: each reads queues and totals, which a write need not pay for. Short
-/// beside the way to a cold store that is worth a tier.
+/// Least time between two turns: each reads queues and totals, which a write need not pay for. It
+/// is short beside the way to a cold store that is worth a tier.
 const TURN_GAP: Duration = Duration::from_millis(10);
 /// First wait of a key, or of the cold store, that failed; doubled with each failure.
 const WAIT_MIN: Duration = Duration::from_millis(200);
