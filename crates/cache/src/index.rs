@@ -38,10 +38,8 @@ mod shard;
 mod slots;
 mod watched;
 
-#[allow(unused_imports, reason = "named by who shows them to operators")]
 pub use admin::Purged;
 pub(crate) use admin::{Present, Standing};
-#[allow(unused_imports, reason = "named by who listens")]
 pub(crate) use gone::{Cause, Gone, GoneEntry, GoneSink, Nobody};
 pub use pins::Pinned;
 use pins::Pins;

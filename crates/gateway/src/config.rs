@@ -46,8 +46,6 @@ use crate::settings::Settings;
 use check::Checked;
 use merge::Merged;
 
-pub(crate) use check::engines::login;
-
 /// Name of the user that exists when the config names none, or when the environment holds its key.
 pub const ROOT_USER: &str = "root";
 

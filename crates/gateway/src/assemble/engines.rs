@@ -7,7 +7,7 @@ use forebay_native::{
     Settings as NativeSettings,
     hot::{HotDurability, Parts, Space, stranded},
 };
-use forebay_redis::{Durability, RedisSettings, RedisStore};
+use forebay_redis::{Durability, RedisSettings, RedisStore, settings::Login};
 use forebay_store::{Store, changes::Changes};
 use forebay_telemetry::{log::LogMetrics, redis::RedisMetrics};
 use prometheus_client::registry::Registry;
@@ -17,7 +17,7 @@ use super::{AssembleError, Components};
 use crate::{
     access::read_secret,
     admin::Log,
-    config::{RedisConfig, StoreConfig, login},
+    config::{RedisConfig, StoreConfig},
 };
 
 /// Engines by the name of their store.
@@ -181,7 +181,10 @@ async fn open_redis(
         let key = format!("stores.{name}");
         let secret = read_secret(&key, source, components.variable);
         let secret = secret.map_err(AssembleError::Secret)?;
-        settings.login = Some(login(config.username.as_ref(), secret.expose().to_owned()));
+        settings.login = Some(Login {
+            username: config.username.clone(),
+            password: secret.expose().to_owned(),
+        });
     }
     let native = NativeSettings {
         region: config.region.clone(),

@@ -7,7 +7,7 @@ mod access;
 mod admin;
 mod cache;
 mod disk;
-pub(super) mod engines;
+mod engines;
 mod kept;
 mod routes;
 mod rules;

@@ -112,6 +112,14 @@ impl<'a> Section<'_, 'a> {
         });
     }
 
+    /// Whether a store has a fault of its own: what stands in for it is of no type then, so that
+    /// faults of who names it would only mislead.
+    pub(super) fn is_faulty_store(&self, name: &str) -> bool {
+        let path = join("stores", name) + ".";
+        let faults = &self.findings.faults;
+        faults.iter().any(|fault| fault.key.starts_with(&path))
+    }
+
     /// Adds a warning: what is so, and why it may not be meant.
     pub(super) fn warn(&mut self, text: String) {
         self.findings.warnings.push(text);

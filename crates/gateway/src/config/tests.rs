@@ -608,6 +608,27 @@ fn each_fault_names_key_value_and_remedy() {
             "\"a\"",
             "type \"redis\"",
         ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[stores.b]\ntype = \"null\"\n[[routes]]\nstore = \"a\"\n\
+             layers = [{ type = \"tier\", hot = \"b\" }]",
+            "routes[0].layers[0].hot",
+            "\"b\"",
+            "type \"log\" or \"redis\"",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[stores.b]\ntype = \"log\"\n[[routes]]\nstore = \"a\"\n\
+             layers = [{ type = \"tier\", hot = \"b\" }]",
+            "stores.b.path",
+            "(not set)",
+            "name a folder",
+        ),
+        (
+            "[stores.a]\ntype = \"fs\"\n[stores.b]\ntype = \"redis\"\n[[routes]]\nstore = \"a\"\n\
+             changes = \"b\"\nlayers = [{ type = \"cache\" }]",
+            "stores.b.urls",
+            "[]",
+            "at least one server",
+        ),
         ("[server\n", "forebay.toml:1", "", "config example"),
     ];
     for (text, key, value, remedy) in rows {

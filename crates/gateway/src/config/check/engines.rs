@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use forebay_log::{LogSettings, OnUnnamedDamage};
 use forebay_redis::settings::{
-    Login, Mode, PoolSettings, Promise, RedisSettings, Security, Timeouts, Volatile,
+    Mode, PoolSettings, Promise, RedisSettings, Security, Timeouts, Volatile,
 };
 
 use super::{
@@ -324,13 +324,5 @@ fn check_timeouts(table: &mut Section<'_, '_>, raw: Option<RawRedisTimeouts>) ->
         backoff_max: table.span("backoff_max", backoff_max, rule(usual.backoff_max)),
         ping: table.span("ping", ping, rule(usual.ping)),
         silence_max: table.span("silence_max", silence_max, rule(usual.silence_max)),
-    }
-}
-
-/// Puts the login in, once the password has been read.
-pub(crate) fn login(username: Option<&String>, password: String) -> Login {
-    Login {
-        username: username.cloned(),
-        password,
     }
 }

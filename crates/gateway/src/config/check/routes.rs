@@ -126,6 +126,9 @@ fn check_changes(
             LayerConfig::Tier(_) | LayerConfig::Cache(_) => None,
         });
     };
+    if table.is_faulty_store(&name) {
+        return None;
+    }
     if !is_redis(&name) {
         let wrong = Wrong {
             value: quoted(&name),

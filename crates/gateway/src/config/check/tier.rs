@@ -121,8 +121,7 @@ fn check_hot(
     let remedy = "add a [stores.NAME] of type \"log\" (one gateway) or \"redis\" (many)";
     let allowed = match stores.get(&name) {
         Some(_) if name == cold => "another store than the route's",
-        // A store with a fault of its own stands there as `null`.
-        Some(StoreConfig::Null) => return Some(name),
+        Some(_) if table.is_faulty_store(&name) => return None,
         Some(config) if able(config) => return Some(name),
         Some(_) => "a store that keeps what it acknowledges apart: type \"log\" or \"redis\"",
         None => "the name of a store",
@@ -170,7 +169,8 @@ fn check_redirect(
         table.note("redirect_min", "(not set)", Given::No);
         return None;
     };
-    if !matches!(stores.get(cold), Some(StoreConfig::S3(_))) {
+    let is_s3 = matches!(stores.get(cold), Some(StoreConfig::S3(_)));
+    if !is_s3 && !table.is_faulty_store(cold) {
         let wrong = Wrong {
             value: quoted(&text),
             allowed: "only before a store of type \"s3\"",
