@@ -232,7 +232,7 @@ impl Tls {
         };
         let name = ServerName::try_from(address.host().to_owned()).map_err(|_| {
             SettingsError::Endpoint {
-                endpoint: settings.endpoint.to_string(),
+                endpoint: address.host().to_owned(),
                 fault: "has a host that no certificate can name",
             }
         })?;

@@ -205,7 +205,11 @@ impl Signatory {
     ) -> Self {
         Self {
             source,
-            origin: settings.endpoint.to_string(),
+            origin: settings
+                .endpoints
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             region: settings.region.clone(),
             service: settings.service.clone(),
             current: ArcSwapOption::empty(),

@@ -41,7 +41,7 @@ mod stream;
 mod upload;
 
 pub use settings::{
-    Addressing, CredentialsSource, OriginSettings, PayloadSigning, PoolSettings, Protocol, Retries,
-    SettingsError, Timeouts,
+    Addressing, BalanceSettings, CredentialsSource, EndpointLimits, HealthSettings, HedgeSettings,
+    OriginSettings, PayloadSigning, PoolSettings, Protocol, Retries, SettingsError, Timeouts,
 };
 pub use store::OriginStore;

@@ -4,18 +4,23 @@
 //! without opening anything, and [`crate::OriginStore::new`] opens what they name. Durations are
 //! [`Duration`]s, sizes are bytes. Each default states its reason.
 
+mod steady;
+
 use std::{path::PathBuf, time::Duration};
 
 use forebay_s3::sigv4::Credentials;
 use http::Uri;
 
+pub use steady::{BalanceSettings, EndpointLimits, HealthSettings, HedgeSettings};
+
 const KIB: usize = 1024;
 
-/// An S3 endpoint and how to use it.
+/// An S3 service and how to use it.
 #[derive(Debug, Clone)]
 pub struct OriginSettings {
-    /// `http://` or `https://`, host, and perhaps a port and a base path.
-    pub endpoint: Uri,
+    /// Endpoints that share their data, at least one: `http://` or `https://`, host, and perhaps a
+    /// port and a base path. Each address behind a name is one of its own.
+    pub endpoints: Vec<Uri>,
     /// Region that requests are signed for.
     pub region: String,
     /// Service that requests are signed for; `s3` but for relatives such as `s3-outposts`.
@@ -32,10 +37,18 @@ pub struct OriginSettings {
     pub ca_file: Option<PathBuf>,
     /// How long things may take.
     pub timeouts: Timeouts,
-    /// How many connections there may be.
+    /// How many connections there may be, to each endpoint.
     pub pool: PoolSettings,
     /// How often a request is tried.
     pub retries: Retries,
+    /// How an endpoint is chosen.
+    pub balance: BalanceSettings,
+    /// When an endpoint is left out.
+    pub health: HealthSettings,
+    /// What one endpoint is asked at most.
+    pub limits: EndpointLimits,
+    /// When a read is sent twice; `None` is never.
+    pub hedge: Option<HedgeSettings>,
 }
 
 /// Where a request names its bucket.
@@ -198,7 +211,7 @@ impl OriginSettings {
     /// An origin at `endpoint`, everything else as by default, with credentials from the chain.
     pub fn new(endpoint: Uri) -> Self {
         Self {
-            endpoint,
+            endpoints: vec![endpoint],
             region: "us-east-1".to_owned(),
             service: "s3".to_owned(),
             addressing: Addressing::default(),
@@ -209,6 +222,10 @@ impl OriginSettings {
             timeouts: Timeouts::default(),
             pool: PoolSettings::default(),
             retries: Retries::default(),
+            balance: BalanceSettings::default(),
+            health: HealthSettings::default(),
+            limits: EndpointLimits::default(),
+            hedge: None,
         }
     }
 

@@ -84,7 +84,11 @@ impl OriginStore {
             return Err(fault);
         }
         let metrics = Arc::new(metrics);
-        let address = Address::new(&settings.endpoint, settings.addressing, settings.protocol)?;
+        let address = Address::new(
+            &settings.endpoints[0],
+            settings.addressing,
+            settings.protocol,
+        )?;
         let connector = Connector::new(settings, &address, &metrics)?;
         let is_safe = address.is_tls() || address.is_loopback();
         let pool = Pool::new(

@@ -772,7 +772,7 @@ fn variables_are_read_as_their_keys_want() {
     let StoreConfig::S3(cold) = &config.stores["cold"] else {
         panic!("{:?}", config.stores)
     };
-    assert_eq!(cold.settings.endpoint, "http://127.0.0.1:7");
+    assert_eq!(cold.settings.endpoints[0], "http://127.0.0.1:7");
     assert_eq!(cold.settings.pool.connections_max, 17);
     assert_eq!(cold.settings.region, "us-east-1");
 }
