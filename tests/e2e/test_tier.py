@@ -98,6 +98,21 @@ def redis(tmp_path):
     process.wait()
 
 
+def start_to_fail(config, tmp_path):
+    """Starts a gateway that refuses to, and gives what it said."""
+    file = tmp_path / "refused.toml"
+    file.write_text(config)
+    return subprocess.run(
+        [servers.forebay_binary(), "serve", "--config", file, "--listen", "127.0.0.1:0",
+         "--admin-listen", "127.0.0.1:0"],
+        env=servers.plain_environment(
+            FOREBAY_ROOT_ACCESS_KEY="ROOTROOTROOTROOTROOT", FOREBAY_ROOT_SECRET_KEY="r" * 40,
+            AWS_ACCESS_KEY_ID="a" * 20, AWS_SECRET_ACCESS_KEY="s" * 40,
+        ),
+        capture_output=True, text=True, timeout=60,
+    )
+
+
 def keys_of(client):
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
     return [item["Key"] for page in pages for item in page.get("Contents", [])]
@@ -211,19 +226,26 @@ def test_a_log_with_objects_that_no_tier_moves_is_not_opened(on_log, gateways, o
     gateway.stop()
     config = CONFIG.replace('layers = [{{ type = "tier", hot = "hot", {tier} }}]', "")
     config = config.format(origin=origin.url, hot=f'type = "log"\npath = "{tmp_path / "hot"}"')
-    file = tmp_path / "without.toml"
-    file.write_text(config)
-    done = subprocess.run(
-        [servers.forebay_binary(), "serve", "--config", file, "--listen", "127.0.0.1:0",
-         "--admin-listen", "127.0.0.1:0"],
-        env=servers.plain_environment(
-            FOREBAY_ROOT_ACCESS_KEY="ROOTROOTROOTROOTROOT", FOREBAY_ROOT_SECRET_KEY="r" * 40,
-            AWS_ACCESS_KEY_ID="a" * 20, AWS_SECRET_ACCESS_KEY="s" * 40,
-        ),
-        capture_output=True, text=True, timeout=60,
-    )
+    done = start_to_fail(config, tmp_path)
     assert done.returncode == 1
     assert "holds 1 objects" in done.stderr and "tier drain" in done.stderr
+
+
+def test_a_hot_space_is_not_shared_by_two_origins_that_are_called_alike(
+    gateways, redis, origin, tmp_path
+):
+    hot = f'type = "redis"\nurls = ["redis://127.0.0.1:{redis}"]'
+    gateway = gateways(config=CONFIG.format(origin=origin.url, hot=hot, tier=LATER))
+    boto3_client(gateway).put_object(Bucket=BUCKET, Key="k", Body=b"x")
+    elsewhere = f"http://127.0.0.1:{servers.free_port()}"
+    other = CONFIG.format(origin=elsewhere, hot=hot, tier=LATER)
+    done = start_to_fail(other, tmp_path)
+    assert done.returncode == 1
+    assert origin.url in done.stderr and elsewhere in done.stderr
+    # What gave it up may be another's.
+    admin(gateway, "tier", "drain")
+    gateway.stop()
+    gateways(config=other).stop()
 
 
 def test_somebody_elses_write_is_a_conflict_that_an_operator_settles(on_log, origin):

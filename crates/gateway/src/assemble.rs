@@ -16,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 use forebay_cache::{CacheLayer, CacheSettings, DiskPart, Operator};
 use forebay_fs::{FsStore, OpenError};
-use forebay_native::{MemoryStore, hot::Space};
+use forebay_native::MemoryStore;
 use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
 use forebay_s3::{operation::ObjectId, sigv4::Credentials};
 use forebay_store::{Budget, Clock, Query, Store, changes::Changes, null::NullStore};
@@ -37,7 +37,7 @@ use crate::{
     routes::{BucketPattern, Route, Routes},
 };
 
-use engines::Engines;
+use engines::{Engines, UsedSpace};
 pub use gauges::register_gauges;
 
 /// What stores and layers share.
@@ -122,6 +122,22 @@ pub enum AssembleError {
         /// How many, deletes included.
         objects: u64,
     },
+    /// A space of a hot store that another cold store's objects are in.
+    #[error(
+        "space {space:?} of stores.{name} holds objects on their way to {theirs}, and here their \
+         cold store is {ours}: give the tier a space = \"…\" of its own, or empty that one with \
+         `forebay admin tier drain` where it belongs"
+    )]
+    OtherHome {
+        /// Name of the store.
+        name: String,
+        /// Where they are there.
+        space: String,
+        /// What their cold store is known by.
+        theirs: String,
+        /// What the cold store here is known by.
+        ours: String,
+    },
     /// An S3 service that can't be used as configured.
     #[error("stores.{name}")]
     Origin {
@@ -185,6 +201,7 @@ pub async fn assemble(
         routes.push(Route { buckets, store });
     }
     building.engines.check_stranded(&building.used).await?;
+    building.engines.take_homes(&building.used, config).await?;
     let routes = Routes::new(routes);
     Ok(Assembly {
         caches: Caches {
@@ -214,7 +231,7 @@ struct Building<'a> {
     caches: Vec<Cache>,
     tiers: Vec<Tier>,
     /// Spaces of hot stores that a tier looks after.
-    used: Vec<(String, Space)>,
+    used: Vec<UsedSpace>,
 }
 
 impl Building<'_> {
@@ -274,7 +291,11 @@ impl Building<'_> {
             holder: holder(),
         };
         let layer = TierLayer::new(parts, config.settings.clone());
-        self.used.push((config.hot.clone(), config.space.clone()));
+        self.used.push(UsedSpace {
+            hot: config.hot.clone(),
+            space: config.space.clone(),
+            cold: route.store.clone(),
+        });
         self.tiers.push(Tier {
             name: index.to_string(),
             hot: config.hot.clone(),

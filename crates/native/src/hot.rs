@@ -19,11 +19,13 @@ use serde::{Deserialize, Serialize};
 pub use crate::index::{Sequence, Want};
 use crate::{leases::Lease, record::ObjectRecord};
 
+mod home;
 mod indexed;
 mod names;
 #[cfg(test)]
 mod tests;
 
+pub use home::{Home, take_home};
 pub use indexed::{IndexedHot, Parts, stranded};
 pub use names::{InvalidSpace, Space};
 pub(crate) use names::{all, blob_named_by};

@@ -113,10 +113,9 @@ fn write_route(text: &mut String, config: &Config, route: &RouteConfig) -> fmt::
                 CredentialsConfig::Keys { access_key, .. } => format!("key {access_key}"),
                 CredentialsConfig::None => "unsigned".to_owned(),
             };
-            format!(
-                "s3 {} ({}, {signer})",
-                s3.settings.endpoint, s3.settings.region
-            )
+            let endpoints = s3.settings.endpoints.iter().map(ToString::to_string);
+            let endpoints = endpoints.collect::<Vec<_>>().join(" ");
+            format!("s3 {endpoints} ({}, {signer})", s3.settings.region)
         }
         StoreConfig::Fs(fs) => format!("fs {}", fs.root.display()),
         StoreConfig::Log(log) => format!("log {}", log.folder.display()),

@@ -1,11 +1,11 @@
 //! Stores that can be hot: opened once, used by routes and by tiers alike.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use forebay_log::LogStore;
 use forebay_native::{
     Settings as NativeSettings,
-    hot::{HotDurability, Parts, Space, stranded},
+    hot::{Home, HotDurability, Parts, Space, stranded, take_home},
 };
 use forebay_redis::{Durability, RedisSettings, RedisStore, settings::Login};
 use forebay_store::{Store, changes::Changes};
@@ -17,12 +17,19 @@ use super::{AssembleError, Components};
 use crate::{
     access::read_secret,
     admin::Log,
-    config::{RedisConfig, StoreConfig},
+    config::{Config, RedisConfig, StoreConfig},
 };
 
 /// Engines by the name of their store.
 #[derive(Default)]
 pub(super) struct Engines(BTreeMap<String, Engine>);
+
+/// A space of a hot store, and the cold store of the tier that has it, by their names.
+pub(super) struct UsedSpace {
+    pub(super) hot: String,
+    pub(super) space: Space,
+    pub(super) cold: String,
+}
 
 #[derive(Clone)]
 enum Engine {
@@ -101,13 +108,10 @@ impl Engines {
 
     /// Refuses to start when a log holds what a tier that is no longer there left behind: nobody
     /// would move it. In Redis another gateway may have that tier, so it is only told.
-    pub(super) async fn check_stranded(
-        &self,
-        used: &[(String, Space)],
-    ) -> Result<(), AssembleError> {
+    pub(super) async fn check_stranded(&self, used: &[UsedSpace]) -> Result<(), AssembleError> {
         for (name, engine) in &self.0 {
-            let of_store = used.iter().filter(|(hot, _)| hot == name);
-            let spaces: Vec<Space> = of_store.map(|(_, space)| space.clone()).collect();
+            let of_store = used.iter().filter(|used| used.hot == *name);
+            let spaces: Vec<Space> = of_store.map(|used| used.space.clone()).collect();
             let found = stranded(&engine.parts(), &spaces).await;
             let found = found.map_err(|source| AssembleError::Engine {
                 name: name.clone(),
@@ -135,6 +139,68 @@ impl Engines {
         }
         Ok(())
     }
+
+    /// Refuses to start when a space holds what is on its way to another cold store: two gateways
+    /// may call different services alike.
+    pub(super) async fn take_homes(
+        &self,
+        used: &[UsedSpace],
+        config: &Config,
+    ) -> Result<(), AssembleError> {
+        for UsedSpace { hot, space, cold } in used {
+            let (Some(engine), Some(store)) = (self.0.get(hot), config.stores.get(cold)) else {
+                continue;
+            };
+            let ours = known_by(cold, store);
+            let home = take_home(&engine.parts(), space, &ours).await;
+            let home = home.map_err(|source| AssembleError::Engine {
+                name: hot.clone(),
+                source,
+            })?;
+            match home {
+                Home::Ours => {}
+                Home::Other { cold } => {
+                    return Err(AssembleError::OtherHome {
+                        name: hot.clone(),
+                        space: space.as_str().to_owned(),
+                        theirs: cold.join(", "),
+                        ours: ours.join(", "),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a store is known by to any gateway that uses it.
+fn known_by(name: &str, store: &StoreConfig) -> Vec<String> {
+    match store {
+        StoreConfig::S3(s3) => s3
+            .settings
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.to_string().trim_end_matches('/').to_owned())
+            .collect(),
+        StoreConfig::Fs(fs) => vec![directory("fs", &fs.root)],
+        StoreConfig::Log(log) => vec![directory("log", &log.folder)],
+        StoreConfig::Redis(redis) => {
+            let RedisSettings {
+                servers, prefix, ..
+            } = &redis.settings;
+            let names = servers
+                .iter()
+                .map(|at| format!("redis:{}:{}/{prefix}", at.host, at.port));
+            names.collect()
+        }
+        // Neither keeps anything that a name could stand for.
+        StoreConfig::Memory | StoreConfig::Null => vec![format!("store:{name}")],
+    }
+}
+
+fn directory(kind: &str, path: &Path) -> String {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    format!("{kind}:{}", path.display())
 }
 
 impl Engine {

@@ -90,6 +90,16 @@ impl Space {
         Route::One(self.join(b'l', &[name.as_bytes()]))
     }
 
+    /// Says whose the space is.
+    pub(super) fn home(&self) -> Bytes {
+        self.join(b'h', &[])
+    }
+
+    /// Where [`Space::home`] is.
+    pub(super) fn home_route(&self) -> Route {
+        Route::One(self.home())
+    }
+
     /// The space that an entry is of, and the first name after that space.
     pub(super) fn of_name(name: &[u8]) -> Option<(Self, Bytes)> {
         let rest = name.strip_prefix(FIRST)?;

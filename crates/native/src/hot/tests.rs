@@ -274,3 +274,40 @@ fn values_are_read_back_as_they_were() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_space_is_one_cold_stores_until_nothing_in_it_is_to_be_moved() {
+    let parts = parts();
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
+    let (first, moved) = (names(&["http://a"]), names(&["http://a", "http://b"]));
+    let (later, other) = (names(&["http://b"]), names(&["http://c"]));
+    let space = space("s");
+    let hot = IndexedHot::new(parts.clone(), space.clone());
+    for ours in [&first, &first, &moved, &later] {
+        let home = take_home(&parts, &space, ours).await.unwrap();
+        assert_eq!(home, Home::Ours, "{ours:?}");
+    }
+    // Nothing is in it yet, so it changes hands.
+    assert_eq!(take_home(&parts, &space, &other).await.unwrap(), Home::Ours);
+    let key = key("bucket", "key");
+    put(
+        &hot,
+        &key,
+        None,
+        record("w", object(1)),
+        HotBytes::New("x".into()),
+    )
+    .await;
+    assert_eq!(
+        take_home(&parts, &space, &first).await.unwrap(),
+        Home::Other {
+            cold: other.clone()
+        }
+    );
+    assert_eq!(take_home(&parts, &space, &other).await.unwrap(), Home::Ours);
+    let elsewhere = Space::parse("t").unwrap();
+    assert_eq!(
+        take_home(&parts, &elsewhere, &first).await.unwrap(),
+        Home::Ours
+    );
+}

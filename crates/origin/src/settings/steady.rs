@@ -55,7 +55,8 @@ pub struct EndpointLimits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HedgeSettings {
     /// Share of reads that may be hedged: the delay is the quantile of time to first byte beyond
-    /// which this share of them is, and the token bucket is filled at this rate. Above 0, below 0.5.
+    /// which this share of them is, and the token bucket is filled at this rate. Above 0, below
+    /// 0.5.
     ///
     /// 0.02: "The Tail at Scale" (Dean and Barroso, 2013) needed 2 % more requests.
     pub share: f64,
