@@ -3,7 +3,7 @@
 //! What every request shares (scheme, authority, host, base path) is computed once.
 //! Sources: RFC 9112 §3.2 (origin form); Amazon S3 user guide, "Methods for accessing a bucket".
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use forebay_s3::{code::Code, operation::Operation, uri};
 use forebay_store::{Error, Query};
@@ -170,6 +170,13 @@ impl Address {
                 .map_err(|_| Error::refused(Code::InvalidURI))?,
         };
         Ok(Target { uri, host })
+    }
+}
+
+impl fmt::Display for Address {
+    /// Scheme, host, port unless the scheme implies it, base path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.base_path)
     }
 }
 

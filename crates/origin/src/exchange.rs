@@ -25,6 +25,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::{
     direct::DirectBody,
+    endpoint::{Picked, Report},
     pool::{Lease, Wire},
     settings::Timeouts,
     upload::{Outgoing, Upload, Waiting},
@@ -176,6 +177,8 @@ pub(crate) struct AnswerBody {
     source: Source,
     /// `None` once the connection was given back or closed.
     lease: Option<Lease>,
+    /// The endpoint that sends it, where it is in flight as long as the lease lives.
+    picked: Option<Picked>,
     /// Dropped with the answer, however far it got.
     _upload: UploadGuard,
     idle_timeout: Duration,
@@ -264,12 +267,27 @@ impl AnswerBody {
         Self {
             source,
             lease: Some(lease),
+            picked: None,
             _upload: upload,
             idle_timeout,
             timer: None,
             waiting_since: None,
             received_bytes: 0,
             metrics,
+        }
+    }
+
+    /// Counts as in flight at the endpoint from now on, until the body ends.
+    pub(crate) fn hold(&mut self, picked: Picked) {
+        self.picked = Some(picked);
+    }
+
+    /// The body broke off, or will not come: the connection is closed, the endpoint told.
+    fn cut(&mut self) {
+        self.lease = None;
+        self.metrics.bodies_cut.inc();
+        if let Some(picked) = self.picked.take() {
+            picked.report(Report::Unreachable);
         }
     }
 
@@ -323,6 +341,7 @@ impl AnswerBody {
     /// payload goes only if it can at once.
     fn finish(&mut self, cx: &mut Context<'_>) {
         self.timer = None;
+        self.picked = None;
         let Some(mut lease) = self.lease.take() else {
             return;
         };
@@ -373,8 +392,7 @@ impl HttpBody for AnswerBody {
         let this = &mut *self;
         let Poll::Ready(frame) = this.poll_source(cx) else {
             ready!(this.poll_idle(cx));
-            this.lease = None;
-            this.metrics.bodies_cut.inc();
+            this.cut();
             let reason = format!("no byte from the origin for {:?}", this.idle_timeout);
             return Poll::Ready(Some(Err(Error::Cut {
                 reason: reason.into(),
@@ -392,8 +410,7 @@ impl HttpBody for AnswerBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                this.lease = None;
-                this.metrics.bodies_cut.inc();
+                this.cut();
                 tracing::debug!(%error, "answer of the origin broke off");
                 let reason = "the origin closed the connection in the middle of an answer".into();
                 Poll::Ready(Some(Err(Error::Cut { reason })))

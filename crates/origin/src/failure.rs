@@ -56,6 +56,14 @@ impl Failure {
         }
     }
 
+    /// The request could not be made for its endpoint; nothing was sent.
+    pub(crate) fn of_request(error: Error) -> Self {
+        Self {
+            trouble: Trouble::Final,
+            outcome: Outcome::Error(error),
+        }
+    }
+
     /// What a failed exchange means, for the rules and for the client.
     pub(crate) fn of_send(error: &SendError, attempt: &Attempt<'_>) -> Self {
         if let Some(fault) = attempt.upload.and_then(Upload::take_fault) {

@@ -1,8 +1,9 @@
-//! An S3 endpoint as a store: every request passes through, known or not, signed anew.
+//! An S3 service as a store: every request passes through, known or not, signed anew.
 //!
 //! ```text
-//! Request ─▶ payload (what vouches for it) ─▶ headers, address ─▶ credentials (sign)
-//!         ─▶ retry ⟲ { pool ─▶ connect, exchange } ─▶ Response
+//! Request ─▶ payload (what vouches for it) ─▶ headers
+//!         ─▶ retry ⟲ { set (choose an endpoint) ─▶ attempt: sign ─▶ pool ─▶ connect, exchange }
+//!         ─▶ Response
 //! ```
 //!
 //! What passes and what does not:
@@ -20,21 +21,25 @@
 //! One client request is one origin request; `retry` says when it is tried again. A connection
 //! serves one request at a time over HTTP/1.1 and up to `streams_max` over HTTP/2 (`pool`).
 //!
-//! Called by layers and by the gateway, as any store. Not here: several endpoints, choosing among
-//! them, hedging; caching.
+//! Called by layers and by the gateway, as any store. Not here: endpoints that do not share their
+//! data (`forebay-mirror`); caching.
 
 mod address;
+mod attempt;
 mod buffers;
 mod connect;
 pub mod credentials;
 mod direct;
+mod endpoint;
 mod exchange;
 mod failure;
 mod headers;
+pub mod operator;
 mod payload;
 mod pool;
 mod presign;
 mod retry;
+mod set;
 mod settings;
 mod store;
 mod stream;

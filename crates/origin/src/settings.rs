@@ -260,6 +260,18 @@ impl OriginSettings {
             });
         let counts = [
             (
+                "endpoints",
+                self.endpoints.len(),
+                1..=ENDPOINTS_LIMIT,
+                "1 to 64",
+            ),
+            (
+                "limits.requests_max",
+                self.limits.requests_max,
+                1..=CONNECTIONS_LIMIT,
+                "1 to 65536",
+            ),
+            (
                 "pool.connections_max",
                 pool.connections_max,
                 1..=CONNECTIONS_LIMIT,
@@ -296,6 +308,8 @@ impl OriginSettings {
     }
 }
 
+/// Far more than share one service's data.
+const ENDPOINTS_LIMIT: usize = 64;
 /// As many as there are ports to come from.
 const CONNECTIONS_LIMIT: usize = 65_536;
 /// Far beyond what one connection carries well; keeps the product with the above in range.

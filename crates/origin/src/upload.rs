@@ -11,6 +11,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZeroU64,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -35,6 +36,8 @@ use crate::payload::Plan;
 #[derive(Debug)]
 pub(crate) struct Upload {
     state: Mutex<State>,
+    payload_bytes: u64,
+    chunk_bytes: NonZeroU64,
     metrics: Arc<OriginMetrics>,
 }
 
@@ -95,27 +98,11 @@ enum Coding {
 pub(crate) struct BrokenOff;
 
 impl Upload {
-    /// Prepares to send `body` as planned; `framing` is that of the plan's mode, if it is chunked.
-    pub(crate) fn new(
-        body: Body,
-        plan: &Plan,
-        framing: Option<Framing>,
-        metrics: &Arc<OriginMetrics>,
-    ) -> Arc<Self> {
-        let coding = match framing {
-            Some(framing) => Coding::Chunked(Box::new(Encoder::new(
-                framing,
-                plan.payload_bytes,
-                plan.chunk_bytes,
-            ))),
-            None => Coding::Plain {
-                left_bytes: plan.payload_bytes,
-                held: None,
-            },
-        };
+    /// Keeps `body` until an attempt begins.
+    pub(crate) fn new(body: Body, plan: &Plan, metrics: &Arc<OriginMetrics>) -> Arc<Self> {
         let state = State {
             body,
-            coding,
+            coding: Coding::Ended,
             ready: VecDeque::new(),
             trailers: HeaderMap::new(),
             trailers_expected: plan.trailers.clone(),
@@ -127,8 +114,31 @@ impl Upload {
         };
         Arc::new(Self {
             state: Mutex::new(state),
+            payload_bytes: plan.payload_bytes,
+            chunk_bytes: plan.chunk_bytes,
             metrics: Arc::clone(metrics),
         })
+    }
+
+    /// Prepares to send with this framing, if the payload is chunked: that of one attempt, whose
+    /// signature it goes on from. What was read from already stays as it is.
+    pub(crate) fn begin(&self, framing: Option<Framing>) {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Untouched {
+            return;
+        }
+        state.waiting = Waiting::Origin(Instant::now());
+        state.coding = match framing {
+            Some(framing) => Coding::Chunked(Box::new(Encoder::new(
+                framing,
+                self.payload_bytes,
+                self.chunk_bytes,
+            ))),
+            None => Coding::Plain {
+                left_bytes: self.payload_bytes,
+                held: None,
+            },
+        };
     }
 
     /// How far it got.

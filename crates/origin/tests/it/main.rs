@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on stops")]
 
 mod direct;
+mod endpoints;
 mod failures;
 mod headers;
 mod payload;
