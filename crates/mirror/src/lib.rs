@@ -2,15 +2,37 @@
 //!
 //! Writes go to all members and are acknowledged when enough have them; what a member missed is in
 //! a journal, from which it is repaired in order. Reads go to the best member that is not behind.
+//!
+//! | module | step |
+//! |---|---|
+//! | `mirror` | the store: what all parts share, and which operation goes which way |
+//! | `members` | who they are, how they answer, who is asked first |
+//! | `journal` | which members lack the last state of which keys, and what was under way |
+//! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
+//! | `operate` | what an operator asks |
+//!
+//! What is promised to clients is in docs/semantics.md.
 
+#![allow(dead_code, unused_imports, reason = "the write path comes next")]
+
+mod journal;
+mod locks;
+mod members;
+mod mirror;
+mod operate;
 mod settings;
+mod tasks;
 
 use std::sync::Arc;
 
 use forebay_native::hot::Parts;
 use forebay_store::{Budget, Clock, Store};
+use forebay_telemetry::mirror::MirrorMetrics;
 
 pub use forebay_native::hot::Space;
+pub use members::MEMBERS_MAX;
+pub use mirror::MirrorStore;
+pub use operate::{MemberState, MemberStatus, MirrorOperator, MirrorStatus};
 pub use settings::MirrorSettings;
 
 /// What a mirror is made of.
@@ -21,10 +43,23 @@ pub struct MirrorParts {
     pub journal: Parts,
     /// Which part of it, so that several mirrors may share an engine.
     pub space: Space,
+    /// Who else writes to the members through such a mirror.
+    pub gateways: Gateways,
     /// The time.
     pub clock: Clock,
     /// Room for payload bytes in flight.
     pub budget: Budget,
+    /// Counts.
+    pub metrics: MirrorMetrics,
     /// Names this life of this gateway.
     pub holder: String,
+}
+
+/// Which gateways share a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gateways {
+    /// This one is alone, as with a log: it remembers which keys have an entry.
+    One,
+    /// Any number, as with Redis: each read asks the journal, each write takes a lease.
+    Many,
 }

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod disk;
 pub mod gateway;
 pub mod log;
+pub mod mirror;
 pub mod origin;
 pub mod redis;
 pub mod tier;

@@ -1,0 +1,237 @@
+//! One write of a key at a time: a lock in this gateway, and a lease over all of them where the
+//! journal is shared.
+//!
+//! Who holds a lock for a long time, as the repair of a large object does, hears that somebody
+//! waits ([`KeyLock::wanted`]) and may give way.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use forebay_native::leases::{Lease, Leases};
+use forebay_store::{Clock, Error};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, OwnedMutexGuard},
+    task::JoinHandle,
+};
+
+use crate::{
+    Gateways,
+    journal::{Names, Subject},
+};
+
+/// Time of a lease; what a gateway that ended was writing waits so long.
+const LEASE_TIME: Duration = Duration::from_secs(15);
+/// Time between two renewals of one.
+const RENEW_EVERY: Duration = Duration::from_secs(5);
+/// Time between two tries to get one that another gateway has.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+/// Longest wait for a key that others write.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The locks of all keys that are being written.
+pub(crate) struct Locks {
+    slots: Mutex<HashMap<Subject, Arc<Slot>>>,
+    leases: Option<(Arc<dyn Leases>, Names)>,
+    holder: Bytes,
+    clock: Clock,
+}
+
+#[derive(Default)]
+struct Slot {
+    lock: Arc<tokio::sync::Mutex<()>>,
+    waiting: AtomicUsize,
+    wanted: Notify,
+}
+
+/// The lock of one key; whoever has it is the only one who writes the key.
+pub(crate) struct KeyLock {
+    subject: Subject,
+    locks: Arc<Locks>,
+    slot: Arc<Slot>,
+    /// Given up before anything else goes.
+    guard: Option<OwnedMutexGuard<()>>,
+    lease: Option<HeldLease>,
+}
+
+struct HeldLease {
+    lease: Lease,
+    renewing: JoinHandle<()>,
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+impl Locks {
+    pub(crate) fn new(
+        (leases, names): (Arc<dyn Leases>, Names),
+        holder: Bytes,
+        clock: Clock,
+        gateways: Gateways,
+    ) -> Self {
+        Self {
+            slots: Mutex::default(),
+            leases: match gateways {
+                Gateways::One => None,
+                Gateways::Many => Some((leases, names)),
+            },
+            holder,
+            clock,
+        }
+    }
+
+    /// Waits for the lock of a key.
+    ///
+    /// # Errors
+    /// `SlowDown` when others have it for too long, or the error of the leases.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves at most a lease that ends by itself.
+    pub(crate) async fn lock(self: &Arc<Self>, subject: &Subject) -> Result<KeyLock, Error> {
+        let slot = self.slot(subject);
+        let mut lock = KeyLock::of(self, subject, &slot);
+        slot.waiting.fetch_add(1, Ordering::SeqCst);
+        let waiting = Waiting(&slot);
+        slot.wanted.notify_waiters();
+        let locked = tokio::time::timeout(WAIT_MAX, Arc::clone(&slot.lock).lock_owned()).await;
+        drop(waiting);
+        let slow_down = || Error::SlowDown {
+            retry_after: Some(TRY_EVERY),
+        };
+        lock.guard = Some(locked.map_err(|_| slow_down())?);
+        let deadline = self.clock.now() + WAIT_MAX;
+        while !lock.take_lease().await? {
+            if self.clock.now() >= deadline {
+                return Err(slow_down());
+            }
+            tokio::time::sleep(TRY_EVERY).await;
+        }
+        Ok(lock)
+    }
+
+    /// The locks of several keys, in an order in which no two wait for each other.
+    pub(crate) async fn lock_all(
+        self: &Arc<Self>,
+        subjects: &[Subject],
+    ) -> Result<Vec<KeyLock>, Error> {
+        let mut ordered = subjects.to_vec();
+        ordered.sort();
+        ordered.dedup();
+        let mut locks = Vec::with_capacity(ordered.len());
+        for subject in &ordered {
+            locks.push(self.lock(subject).await?);
+        }
+        Ok(locks)
+    }
+
+    /// The lock of a key, if nobody has it.
+    ///
+    /// # Errors
+    /// That of the leases.
+    pub(crate) async fn try_lock(
+        self: &Arc<Self>,
+        subject: &Subject,
+    ) -> Result<Option<KeyLock>, Error> {
+        let slot = self.slot(subject);
+        let mut lock = KeyLock::of(self, subject, &slot);
+        let Ok(guard) = Arc::clone(&slot.lock).try_lock_owned() else {
+            return Ok(None);
+        };
+        lock.guard = Some(guard);
+        Ok(lock.take_lease().await?.then_some(lock))
+    }
+
+    fn slot(&self, subject: &Subject) -> Arc<Slot> {
+        let mut slots = self.slots.lock();
+        Arc::clone(slots.entry(subject.clone()).or_default())
+    }
+}
+
+/// Counts who waits for a lock.
+struct Waiting<'a>(&'a Slot);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl KeyLock {
+    fn of(locks: &Arc<Locks>, subject: &Subject, slot: &Arc<Slot>) -> Self {
+        Self {
+            subject: subject.clone(),
+            locks: Arc::clone(locks),
+            slot: Arc::clone(slot),
+            guard: None,
+            lease: None,
+        }
+    }
+
+    /// What it locks.
+    pub(crate) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Waits until somebody else waits for the lock.
+    pub(crate) async fn wanted(&self) {
+        let wanted = self.slot.wanted.notified();
+        if self.slot.waiting.load(Ordering::SeqCst) == 0 {
+            wanted.await;
+        }
+    }
+
+    async fn take_lease(&mut self) -> Result<bool, Error> {
+        let Some((leases, names)) = &self.locks.leases else {
+            return Ok(true);
+        };
+        let route = names.lease(&self.subject);
+        let holder = &self.locks.holder;
+        let Some(lease) = leases.acquire(&route, holder, LEASE_TIME).await? else {
+            return Ok(false);
+        };
+        let renewing = tokio::spawn({
+            let (leases, lease) = (Arc::clone(leases), lease.clone());
+            async move {
+                loop {
+                    tokio::time::sleep(RENEW_EVERY).await;
+                    // What can't be renewed is tried again; one that is lost is noticed by the
+                    // journal, in which another has written then.
+                    if let Ok(false) = leases.renew(&lease, LEASE_TIME).await {
+                        return;
+                    }
+                }
+            }
+        });
+        self.lease = Some(HeldLease { lease, renewing });
+        Ok(true)
+    }
+
+    /// Gives the lock back, and the lease at once, not only when its time is over.
+    pub(crate) async fn release(mut self) {
+        if let (Some(held), Some((leases, _))) = (self.lease.take(), &self.locks.leases) {
+            // What fails ends with its time.
+            drop(leases.release(held.lease.clone()).await);
+        }
+    }
+}
+
+impl Drop for KeyLock {
+    fn drop(&mut self) {
+        self.guard = None;
+        let mut slots = self.locks.slots.lock();
+        // Ours, the map's: nobody else has it or waits for it.
+        if Arc::strong_count(&self.slot) == 2 {
+            slots.remove(&self.subject);
+        }
+    }
+}
