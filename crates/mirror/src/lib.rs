@@ -9,12 +9,15 @@
 //! | `members` | who they are, how they answer, who is asked first |
 //! | `journal` | which members lack the last state of which keys, and what was under way |
 //! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
+//! | `ask`, `copy` | what the mirror itself asks members; one key from one to another |
 //! | `operate` | what an operator asks |
 //!
 //! What is promised to clients is in docs/semantics.md.
 
 #![allow(dead_code, unused_imports, reason = "the write path comes next")]
 
+mod ask;
+mod copy;
 mod journal;
 mod locks;
 mod members;

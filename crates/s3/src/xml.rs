@@ -279,6 +279,23 @@ fn tag(node: &Node) -> Result<Tag, XmlError> {
     })
 }
 
+/// Reads the id that `CreateMultipartUpload` gave an upload.
+///
+/// # Errors
+/// [`XmlError`] when the body is no such answer.
+pub fn upload_id(body: &[u8]) -> Result<String, XmlError> {
+    let root = read(body)?;
+    if root.name != "InitiateMultipartUploadResult" {
+        return Err(XmlError::Malformed("no upload was created"));
+    }
+    let id = root.children.iter().find(|child| child.name == "UploadId");
+    let text = id.map(Node::leaf).transpose()?.unwrap_or_default();
+    if text.is_empty() {
+        return Err(XmlError::Malformed("the upload has no id"));
+    }
+    Ok(text.to_owned())
+}
+
 /// The error in a body, whatever the status it came with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginError {

@@ -4,7 +4,7 @@
 //! Source: Amazon S3 API Reference, `ListObjectsV2`.
 
 use super::{Node, XmlError, read};
-use crate::{key::ObjectKey, uri};
+use crate::{key::ObjectKey, time, uri};
 
 /// A batch of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,10 @@ pub struct ListedObject {
     pub key: ObjectKey,
     /// Its size.
     pub size_bytes: u64,
+    /// Its tag as it is told, quotes included.
+    pub etag: Option<String>,
+    /// When it was written, Unix milliseconds.
+    pub modified_ms: Option<i64>,
 }
 
 /// Reads a `ListBucketResult`.
@@ -65,6 +69,8 @@ fn listed_object(node: &Node, encoded: Option<Encoded>) -> Result<ListedObject, 
     Ok(ListedObject {
         key: key.map_err(|_| NO_KEY)?,
         size_bytes: size.ok_or(XmlError::Malformed("Contents has no Size"))?,
+        etag: text_of(node, "ETag").map(str::to_owned),
+        modified_ms: text_of(node, "LastModified").and_then(time::parse_rfc3339),
     })
 }
 
@@ -80,6 +86,7 @@ mod tests {
     #[test]
     fn a_batch_gives_keys_sizes_and_what_asks_for_the_next() {
         let xml = "<ListBucketResult xmlns=\"x\"><Name>b</Name><Contents><Key>a%2Bb/c+d</Key>\
+            <LastModified>1970-01-01T00:00:01.500Z</LastModified><ETag>&quot;e&quot;</ETag>\
             <Size>12</Size><Owner><ID>1</ID></Owner></Contents><EncodingType>url</EncodingType>\
             <IsTruncated>true</IsTruncated><NextContinuationToken>t&amp;u\
             </NextContinuationToken></ListBucketResult>";
@@ -89,6 +96,9 @@ mod tests {
             batch.objects.iter().map(pair).collect::<Vec<_>>()
         };
         assert_eq!(pairs(&batch), [("a+b/c d".to_owned(), 12)]);
+        let told = &batch.objects[0];
+        assert_eq!(told.etag.as_deref(), Some("\"e\""));
+        assert_eq!(told.modified_ms, Some(1500));
         assert_eq!(batch.next.as_deref(), Some("t&u"));
         let plain = xml.replace("<EncodingType>url</EncodingType>", "");
         let last = listed(plain.replace(">true<", ">false<").as_bytes()).unwrap();

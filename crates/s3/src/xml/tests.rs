@@ -174,3 +174,18 @@ proptest! {
         prop_assert_eq!(entries[0].key.as_str(), key);
     }
 }
+
+#[test]
+fn the_id_of_a_new_upload_is_read() {
+    let document = |id: &str| {
+        format!(
+            "<?xml version='1.0'?><InitiateMultipartUploadResult xmlns='x'><Bucket>b</Bucket>\
+             <Key>k</Key>{id}</InitiateMultipartUploadResult>"
+        )
+    };
+    let id = upload_id(document("<UploadId>a&amp;b</UploadId>").as_bytes());
+    assert_eq!(id.as_deref(), Ok("a&b"));
+    for bad in [document(""), document("<UploadId/>"), "<Error/>".to_owned()] {
+        assert!(upload_id(bad.as_bytes()).is_err(), "{bad}");
+    }
+}
