@@ -19,6 +19,7 @@
 //! | [`ingest`], [`pieces`] | digests of bytes that pass, and how a body is taken in |
 //! | [`reading`], [`gate`] | conditions and ranges of reads; conditions of writes |
 //! | [`listing`] | listings from an ordered cursor: prefix, delimiter, continuation |
+//! | [`fragments`] | documents taken apart by a layer that passes most of it on |
 //! | [`index`], [`blobs`], [`leases`] | what an engine of our own is built on |
 //! | [`indexed`] | the engine over these |
 //! | [`memory`] | these in memory, and the store of them |
@@ -34,6 +35,7 @@ pub mod blobs;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 pub mod engine;
+pub mod fragments;
 pub mod gate;
 pub mod hot;
 mod ids;

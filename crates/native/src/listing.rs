@@ -11,6 +11,8 @@ use forebay_s3::{
 
 use crate::record::ObjectRecord;
 
+pub mod position;
+
 /// What of a bucket's keys is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {

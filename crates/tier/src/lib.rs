@@ -22,7 +22,6 @@
 mod buckets;
 mod cold;
 mod direct;
-mod fragments;
 mod layer;
 mod ledger;
 mod lists;

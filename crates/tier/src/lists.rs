@@ -11,7 +11,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forebay_native::{listing::Summary, refuse};
+use forebay_native::{
+    fragments,
+    listing::{Summary, position::Position},
+    refuse,
+};
 use forebay_s3::{
     bucket::BucketName,
     operation::{Listing, Operation},
@@ -20,19 +24,14 @@ use forebay_s3::{
 use forebay_store::{Body, Error, Query, Request, Response};
 use http::{Method, header};
 
-use crate::{
-    fragments,
-    tier::{Side, Tier},
-};
+use crate::tier::{Side, Tier};
 
 mod merge;
-mod position;
 mod sources;
 #[cfg(test)]
 mod tests;
 
 use merge::{Cursor, Item, Lives, Merged, Terms, Told, merge};
-use position::Position;
 pub(crate) use sources::Kind;
 use sources::{Coding, ColdSource, HotSource};
 

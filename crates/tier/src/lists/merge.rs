@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 
 use async_trait::async_trait;
-use forebay_native::listing::Summary;
+use forebay_native::listing::{
+    Summary,
+    position::{Position, rolled_up},
+};
 use forebay_store::Error;
-
-use super::position::{Position, rolled_up};
 
 /// What the hot store says of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,15 +3,16 @@
 use std::{borrow::Cow, collections::VecDeque, fmt::Write as _, sync::Arc};
 
 use async_trait::async_trait;
-use forebay_native::{hot::Holding, listing::Summary};
+use forebay_native::{
+    fragments,
+    hot::Holding,
+    listing::{Summary, position::Position},
+};
 use forebay_s3::{bucket::BucketName, uri};
 use forebay_store::{Body, Error, Query, Request, Response};
 
-use super::{
-    merge::{HotSays, Item, Source, Told},
-    position::Position,
-};
-use crate::{fragments, request::copy_of, tier::Tier};
+use super::merge::{HotSays, Item, Source, Told};
+use crate::{request::copy_of, tier::Tier};
 
 /// Records read at once; as many as a page has entries, as one that is all hot needs no more.
 const RECORDS_MAX: usize = 1000;

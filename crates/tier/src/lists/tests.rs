@@ -17,7 +17,7 @@ use crate::{TierLayer, TierSettings, tests::Rig};
 /// A batch of a listing in words: keys, and common prefixes with a star.
 fn names(answer: &Answer) -> Vec<String> {
     let text = answer.text();
-    let document = crate::fragments::read(&text).unwrap();
+    let document = forebay_native::fragments::read(&text).unwrap();
     let decode = |text: String| match document.text_of("EncodingType") {
         Some(_) => forebay_s3::uri::decode_path(&text).unwrap().into_owned(),
         None => text,
@@ -116,7 +116,7 @@ fn request(kind: Kind, prefix: &str, delimiter: Option<&str>, entries_max: usize
 /// What asks for the next page.
 fn next(kind: Kind, answer: &Answer) -> Option<(&'static str, String)> {
     let text = answer.text();
-    let document = crate::fragments::read(&text).unwrap();
+    let document = forebay_native::fragments::read(&text).unwrap();
     if document.text_of("IsTruncated").as_deref() != Some("true") {
         return None;
     }

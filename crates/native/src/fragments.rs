@@ -1,8 +1,8 @@
 //! Takes an S3 document apart without losing what is not understood: the children of its root as
 //! they stand, to be written again elsewhere.
 //!
-//! Called for listings and deletes of many, whose elements are passed on unless the hot store says
-//! otherwise. Not here: what the elements mean.
+//! Called by layers for listings and deletes of many, whose elements are passed on unless a layer
+//! knows better. Not here: what the elements mean.
 
 use quick_xml::{Reader, events::Event};
 
@@ -11,26 +11,26 @@ const CHILDREN_MAX: usize = 10_000;
 
 /// A document.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Document<'a> {
+pub struct Document<'a> {
     /// All before the first child: declaration and start tag of the root.
-    pub(crate) head: &'a str,
+    pub head: &'a str,
     /// The root's name.
-    pub(crate) root: &'a str,
+    pub root: &'a str,
     /// Its children in order.
-    pub(crate) children: Vec<Child<'a>>,
+    pub children: Vec<Child<'a>>,
 }
 
 /// A child of the root, as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Child<'a> {
+pub struct Child<'a> {
     /// Its name.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// All of it, tags included.
-    pub(crate) raw: &'a str,
+    pub raw: &'a str,
 }
 
 /// Takes a document apart; `None` when it is none.
-pub(crate) fn read(text: &str) -> Option<Document<'_>> {
+pub fn read(text: &str) -> Option<Document<'_>> {
     let mut reader = Reader::from_str(text);
     let mut depth = 0_usize;
     let mut start = 0_usize;
@@ -101,7 +101,7 @@ fn name_in(tag: &str) -> Option<&str> {
 
 impl Document<'_> {
     /// The text of the first child of this name.
-    pub(crate) fn text_of(&self, name: &str) -> Option<String> {
+    pub fn text_of(&self, name: &str) -> Option<String> {
         let child = self.children.iter().find(|child| child.name == name)?;
         child.text_at(&[])
     }
@@ -109,7 +109,7 @@ impl Document<'_> {
 
 impl Child<'_> {
     /// The text of the first element at this path below it; its own for none.
-    pub(crate) fn text_at(&self, path: &[&str]) -> Option<String> {
+    pub fn text_at(&self, path: &[&str]) -> Option<String> {
         let target = [&[self.name], path].concat();
         let mut reader = Reader::from_str(self.raw);
         let mut open: Vec<String> = Vec::new();
@@ -165,7 +165,7 @@ fn resolve(name: &str) -> Option<char> {
 
 /// Writes `<name>text</name>`; what XML has no way to write becomes a numeric reference, as S3
 /// does it.
-pub(crate) fn element(out: &mut String, name: &str, text: &str) {
+pub fn element(out: &mut String, name: &str, text: &str) {
     use std::fmt::Write as _;
     let _ = write!(out, "<{name}>");
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Places in a listing, and the tokens that carry them: pure.
+//! Places in a listing that a layer makes of several, and the tokens that carry them: pure.
 //!
 //! A token names the last thing that was given, nothing else: what moves between two pages can't
 //! be lost or doubled by it, and any gateway can go on.
@@ -7,12 +7,12 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
 /// Tells our tokens from others'.
 const TOKEN_KIND: &str = "fb1";
-/// Most bytes of a key, so of what a cold store takes as a place.
+/// Most bytes of a key, so of what a store takes as a place.
 const KEY_BYTES_MAX: usize = forebay_s3::key::KEY_BYTES_MAX;
 
 /// A place between keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Position {
+pub enum Position {
     /// Before all keys.
     #[default]
     Start,
@@ -24,7 +24,7 @@ pub(crate) enum Position {
 
 impl Position {
     /// After what a client names as the last thing it has: a key, or a common prefix.
-    pub(crate) fn after_marker(marker: &str, prefix: &str, delimiter: Option<&str>) -> Self {
+    pub fn after_marker(marker: &str, prefix: &str, delimiter: Option<&str>) -> Self {
         if marker.is_empty() {
             return Self::Start;
         }
@@ -41,7 +41,7 @@ impl Position {
     }
 
     /// A token for clients.
-    pub(crate) fn to_token(&self) -> String {
+    pub fn to_token(&self) -> String {
         let text = match self {
             Self::Start => format!("{TOKEN_KIND}s"),
             Self::After(key) => format!("{TOKEN_KIND}a{key}"),
@@ -51,7 +51,7 @@ impl Position {
     }
 
     /// Reads a token; `None` when it is none of ours.
-    pub(crate) fn from_token(token: &str) -> Option<Self> {
+    pub fn from_token(token: &str) -> Option<Self> {
         let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
         let rest = text.strip_prefix(TOKEN_KIND)?;
         match (rest.chars().next()?, rest.get(1..)?) {
@@ -63,7 +63,7 @@ impl Position {
     }
 
     /// The first bytes that a key at or after the place may have.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Start => Vec::new(),
             Self::After(key) => [key.as_bytes(), &[0]].concat(),
@@ -71,8 +71,8 @@ impl Position {
         }
     }
 
-    /// The key after which a cold store is asked; what it gives from before the place is left.
-    pub(crate) fn marker(&self) -> String {
+    /// The key after which a store is asked; what it gives from before the place is left.
+    pub fn marker(&self) -> String {
         match self {
             Self::Start => String::new(),
             Self::After(key) => key.clone(),
@@ -86,11 +86,7 @@ impl Position {
 }
 
 /// The common prefix that a key is rolled up to.
-pub(crate) fn rolled_up<'a>(
-    key: &'a str,
-    prefix: &str,
-    delimiter: Option<&str>,
-) -> Option<&'a str> {
+pub fn rolled_up<'a>(key: &'a str, prefix: &str, delimiter: Option<&str>) -> Option<&'a str> {
     let delimiter = delimiter?;
     let rest = key.strip_prefix(prefix)?;
     let end = prefix.len() + rest.find(delimiter)? + delimiter.len();
