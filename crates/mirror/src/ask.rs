@@ -20,6 +20,11 @@ use forebay_store::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
+use crate::{
+    members::{Health, MemberId},
+    mirror::Shared,
+};
+
 /// Most bytes of an answer that is read for what it says: a listing of 1000 keys of 1 KiB, each
 /// byte as `&#xNN;`, and what is said of them.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -244,6 +249,59 @@ impl Asker {
                 joined.extend_from_slice(&data);
             }
         }
+    }
+}
+
+impl Shared {
+    /// Sends a member a request without a payload, in the time of one attempt, and counts how it
+    /// went. An answer that is a fault of the member's own is an error, so that another is asked.
+    ///
+    /// # Errors
+    /// The member's own; `Unavailable` for a fault of it and when it does not answer in time.
+    pub(crate) async fn ask(&self, id: MemberId, request: Request) -> Result<Response, Error> {
+        let member = self.members.get(id);
+        let attempt = member.attempt();
+        let started = self.clock.now();
+        let timeout = self.settings.attempt_timeout;
+        let answer = tokio::time::timeout(timeout, member.store.call(request)).await;
+        drop(attempt);
+        let unavailable = |reason: String| Error::Unavailable {
+            reason: format!("member {}: {reason}", member.name).into(),
+        };
+        let (health, answer) = match answer {
+            Err(_) => (Health::Failed, Err(unavailable("no answer in time".into()))),
+            Ok(Ok(response)) if response.status == StatusCode::SERVICE_UNAVAILABLE => {
+                (Health::Neither, Err(unavailable("busy".into())))
+            }
+            Ok(Ok(response))
+                if response.status.is_server_error()
+                    && response.status != StatusCode::NOT_IMPLEMENTED =>
+            {
+                (
+                    Health::Failed,
+                    Err(unavailable(response.status.to_string())),
+                )
+            }
+            Ok(Ok(response)) => {
+                member.took(self.clock.now().saturating_duration_since(started));
+                (Health::Answered, Ok(response))
+            }
+            Ok(Err(error)) => (health_of(&error), Err(error)),
+        };
+        member.ended(health);
+        answer
+    }
+}
+
+/// What an error says of the member it is from.
+fn health_of(error: &Error) -> Health {
+    match error {
+        Error::Refused(_) => Health::Answered,
+        Error::SlowDown { .. } | Error::ClientGone => Health::Neither,
+        Error::Unavailable { .. }
+        | Error::Indeterminate { .. }
+        | Error::Cut { .. }
+        | Error::Internal { .. } => Health::Failed,
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `journal` | which members lack the last state of which keys, and what was under way |
 //! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
 //! | `ask`, `copy` | what the mirror itself asks members; one key from one to another |
+//! | `lists` | listings that are right whichever member answers |
 //! | `operate` | what an operator asks |
 //!
 //! What is promised to clients is in docs/semantics.md.
@@ -19,10 +20,13 @@
 mod ask;
 mod copy;
 mod journal;
+mod lists;
 mod locks;
 mod members;
 mod mirror;
 mod operate;
+#[cfg(test)]
+mod rig;
 mod settings;
 mod tasks;
 

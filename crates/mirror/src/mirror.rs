@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::{
     MirrorParts, MirrorSettings,
+    copy::Copier,
     journal::{Journal, Standing},
     locks::Locks,
     members::{MemberId, MemberSet, Members},
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) members: Arc<Members>,
     pub(crate) journal: Journal,
     pub(crate) locks: Arc<Locks>,
+    /// Brings keys of a member to the state of another, and asks on the mirror's own account.
+    pub(crate) copier: Copier,
     pub(crate) settings: MirrorSettings,
     /// Members that must have a write before it is acknowledged.
     pub(crate) writes_min: usize,
@@ -62,6 +65,7 @@ impl Shared {
             writes_min: settings.writes_min.unwrap_or(majority).clamp(1, count),
             journal,
             locks: Arc::new(locks),
+            copier: Copier::new(clock.clone(), &settings),
             members,
             settings,
             clock,

@@ -1,0 +1,244 @@
+//! Listings of objects, right whichever member answers.
+//!
+//! The journal is read first: it says which keys of the range which members lack. Then a member
+//! that lacks the fewest lists, and of the keys that it lacks what a member says that has them
+//! stands in their place. A write that begins later is concurrent with the listing, and may show
+//! or not. In the usual case no entry is in the range, and a listing is one request.
+//!
+//! A token names the last thing that was given, nothing else, so any member, and any gateway, can
+//! go on. A page ends where the entries that were read end, so that none is ever missed.
+//!
+//! A bucket with versions is refused: each member gives versions ids of its own, so a page of one
+//! says nothing of the others. Not here: multipart uploads (`uploads`).
+
+use std::sync::Arc;
+
+use forebay_native::{fragments, listing::position::Position};
+use forebay_s3::{
+    code::Code,
+    operation::{Listing, Operation},
+    uri,
+};
+use forebay_store::{Body, Error, PayloadProof, Query, Request, Response};
+use http::Method;
+
+use crate::{
+    journal::Subject,
+    members::{MemberId, MemberSet},
+    mirror::Shared,
+};
+
+mod buckets;
+mod document;
+mod lacks;
+mod page;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use buckets::list_buckets;
+use document::Asked;
+pub(crate) use document::Kind;
+use lacks::Lacks;
+use page::{Item, Page};
+
+/// Most bytes of a listing: 1000 keys of 1 KiB, each byte as `&#xNN;`, and what is said of them.
+const LISTING_BYTES_MAX: usize = 16 << 20;
+
+/// What a member lists from a position on.
+struct Listed {
+    items: Vec<Item>,
+    /// Whether more follows the last of them.
+    is_truncated: bool,
+    /// The answer without its body, and the body.
+    response: Response,
+    text: String,
+}
+
+/// What a member says to a listing.
+enum Said {
+    Listed(Listed),
+    /// Its refusal, which stands.
+    Refused(Response),
+}
+
+/// Answers a listing of objects.
+///
+/// # Errors
+/// `Unavailable` when no member that is current can be asked; the journal's own.
+pub(crate) async fn list(
+    shared: &Arc<Shared>,
+    request: Request,
+    kind: Kind,
+    listing: &Listing,
+) -> Result<Response, Error> {
+    let Some(asked) = Asked::read(&request, kind, listing)? else {
+        // Something is wrong with it, or nothing is asked for: any member says so.
+        return as_it_stands(shared, request, listing).await;
+    };
+    let mut position = asked.position.clone();
+    loop {
+        let lacks = Lacks::read(shared, listing, &position).await?;
+        let (said, base) = first_answer(shared, &asked, &lacks, &position).await?;
+        let listed = match said {
+            Said::Listed(listed) => listed,
+            Said::Refused(response) => return Ok(response),
+        };
+        let mut page = overlaid(shared, &asked, (&lacks, base), &listed).await?;
+        page.is_plain &= position == asked.position;
+        match &page.next {
+            // A client that goes on after the last key of a page needs one.
+            Some(next) if page.items.is_empty() => position = next.clone(),
+            Some(_) | None => return document::answer(&asked, &page, listed),
+        }
+    }
+}
+
+/// Has the first member answer that can, of those that lack the fewest keys first.
+async fn first_answer(
+    shared: &Shared,
+    asked: &Asked<'_>,
+    lacks: &Lacks,
+    position: &Position,
+) -> Result<(Said, MemberId), Error> {
+    let mut failed = None;
+    for member in lacks.order(shared) {
+        match list_member(shared, member, asked, position).await {
+            Ok(said) => return Ok((said, member)),
+            Err(refused @ Error::Refused(_)) => return Err(refused),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(nobody))
+}
+
+fn nobody() -> Error {
+    Error::Unavailable {
+        reason: "no member of the mirror that is current can be asked".into(),
+    }
+}
+
+/// Passes a listing on as it is.
+async fn as_it_stands(
+    shared: &Shared,
+    request: Request,
+    listing: &Listing,
+) -> Result<Response, Error> {
+    let members = bucket_members(shared, listing).await?;
+    let mut failed = None;
+    for member in shared.members.by_promise(members) {
+        match shared.ask(member, copy_of(&request)).await {
+            Ok(response) => return Ok(response),
+            Err(refused @ Error::Refused(_)) => return Err(refused),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(nobody))
+}
+
+/// Members that can be read now and know whether the bucket is there.
+async fn bucket_members(shared: &Shared, listing: &Listing) -> Result<MemberSet, Error> {
+    let subject = Subject::Bucket(listing.bucket.clone());
+    let held = shared.journal.get(&subject).await?;
+    let readable = shared.readable();
+    Ok(held.map_or(readable, |held| held.entry.current(readable)))
+}
+
+/// Asks a member for what follows a position: one page, or more while they are empty.
+async fn list_member(
+    shared: &Shared,
+    member: MemberId,
+    asked: &Asked<'_>,
+    position: &Position,
+) -> Result<Said, Error> {
+    let mut places = asked.kind.places_at(position);
+    loop {
+        let request = asked.request(&places);
+        let mut response = shared.ask(member, request).await?;
+        if !response.status.is_success() {
+            return Ok(Said::Refused(response));
+        }
+        let body = std::mem::replace(&mut response.body, Body::empty());
+        let (bytes, _) = body.collect(LISTING_BYTES_MAX).await?;
+        let text = String::from_utf8(bytes.to_vec()).map_err(|_| unreadable())?;
+        let (items, next) = document::items(asked.kind, &text, position).ok_or_else(unreadable)?;
+        if asked.kind == Kind::Versions && items.iter().any(Item::is_version) {
+            let message = "A mirror lists no versions: its members number them differently.";
+            return Err(Error::refused_because(Code::NotImplemented, message));
+        }
+        match next {
+            Some(next) if items.is_empty() => places = next,
+            next => {
+                return Ok(Said::Listed(Listed {
+                    items,
+                    is_truncated: next.is_some(),
+                    response,
+                    text,
+                }));
+            }
+        }
+    }
+}
+
+fn unreadable() -> Error {
+    Error::internal("read a listing of a member", "it is none")
+}
+
+/// What a member lists, with what others say of the keys that it lacks.
+async fn overlaid(
+    shared: &Arc<Shared>,
+    asked: &Asked<'_>,
+    (lacks, base): (&Lacks, MemberId),
+    listed: &Listed,
+) -> Result<Page, Error> {
+    let end = listed.items.last().filter(|_| listed.is_truncated);
+    let end = end.map(Item::position);
+    // What the entries that were read do not cover is left to the next page.
+    let end = match (end, lacks.horizon.clone()) {
+        (Some(a), Some(b)) => Some(if a.bytes() <= b.bytes() { a } else { b }),
+        (a, b) => a.or(b),
+    };
+    let says = lacks.told(shared, base, end.as_ref()).await?;
+    let mut page = Page::of(&listed.items, end, &asked.terms, says);
+    for prefix in page.take_doubtful() {
+        if !lives(shared, asked, &prefix).await? {
+            page.remove_prefix(&prefix);
+        }
+    }
+    page.cut(asked.terms.entries_max);
+    Ok(page)
+}
+
+/// Whether anything is under a common prefix of which keys are deleted.
+async fn lives(shared: &Arc<Shared>, asked: &Asked<'_>, prefix: &str) -> Result<bool, Error> {
+    let listing = Listing {
+        bucket: asked.bucket.clone(),
+        prefix: prefix.to_owned(),
+    };
+    let mut request = copy_of(asked.as_sent);
+    request.operation = Operation::ListObjectsV2(listing.clone());
+    request.query = Query::new(format!("list-type=2&prefix={}", uri::encode_query(prefix)));
+    let answer = Box::pin(list(shared, request, Kind::V2, &listing)).await?;
+    if !answer.status.is_success() {
+        return Ok(false);
+    }
+    let (bytes, _) = answer.body.collect(LISTING_BYTES_MAX).await?;
+    let text = String::from_utf8(bytes.to_vec()).map_err(|_| unreadable())?;
+    let document = fragments::read(&text).ok_or_else(unreadable)?;
+    Ok(document
+        .children
+        .iter()
+        .any(|child| child.name == "Contents"))
+}
+
+/// A request without its body, of which a listing has none.
+fn copy_of(request: &Request) -> Request {
+    Request {
+        operation: request.operation.clone(),
+        method: Method::GET,
+        headers: request.headers.clone(),
+        query: request.query.clone(),
+        body: Body::empty(),
+        payload_proof: PayloadProof::None,
+        caller: request.caller.clone(),
+    }
+}
