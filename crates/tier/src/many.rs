@@ -8,6 +8,7 @@ use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 use base64::Engine as _;
 use forebay_native::{
     Engine as _,
+    fragments::{self, Child, Document},
     gate::Gate,
     hot::{HotKey, Want},
 };
@@ -23,7 +24,6 @@ use http::{HeaderValue, StatusCode, header};
 use md5::{Digest as _, Md5};
 
 use crate::{
-    fragments::{self, Child, Document},
     ledger::{self, DeleteWay},
     request::{Whole, names_version},
     tier::{Side, Tier},
