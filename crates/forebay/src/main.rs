@@ -18,6 +18,7 @@
 mod admin_command;
 mod arguments;
 mod bench_command;
+mod code;
 mod config_command;
 mod machine;
 mod serve;

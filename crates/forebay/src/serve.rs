@@ -22,7 +22,7 @@ use forebay_store::{Budget, Clock};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{FaultyConfig, arguments::SourceArguments, machine};
+use crate::{FaultyConfig, arguments::SourceArguments, code, machine};
 
 pub(crate) use root::RootSource;
 
@@ -117,6 +117,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
         threads = config.settings.threads.get(),
         "started"
     );
+    code::give_back();
     let mut current = config;
     while let Event::Reload = signals.next().await {
         reload::reload(&mut current, arguments, &running, root.key()).await;
