@@ -86,6 +86,9 @@ impl Body {
     /// The body's own error, or `EntityTooLarge` when it is longer.
     pub async fn collect(self, bytes_max: usize) -> Result<(Bytes, Option<HeaderMap>), Error> {
         let mut body = self;
+        // Room for all of it at once: growing would copy what is there again and again.
+        let room = body.length().and_then(|length| usize::try_from(length).ok());
+        let room = room.unwrap_or(0).min(bytes_max);
         let (mut first, mut joined, mut trailers) = (Bytes::new(), Vec::new(), None);
         while let Some(frame) = body.frame().await {
             match frame?.into_data() {
@@ -97,6 +100,7 @@ impl Body {
                         first = data;
                     } else {
                         if joined.is_empty() {
+                            joined.reserve_exact(room.max(first.len() + data.len()));
                             joined.extend_from_slice(&first);
                         }
                         joined.extend_from_slice(&data);
