@@ -1,9 +1,9 @@
 //! One attempt of a request at one endpoint.
 //!
-//! What a request is to every endpoint is in [`Prepared`]: method, operation, headers, payload. What
-//! it is to one is made here, at the attempt: the target, since hosts and base paths differ, and the
-//! signature, which covers the host. A payload's chunk signatures go on from that signature; until
-//! its first byte was read it may be signed anew, for another endpoint.
+//! What a request is to every endpoint is in [`Prepared`]: method, operation, headers, payload.
+//! What it is to one is made here, at the attempt: the target, since hosts and base paths differ,
+//! and the signature, which covers the host. A payload's chunk signatures go on from that
+//! signature; until its first byte was read it may be signed anew, for another endpoint.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,14 +19,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::time::Instant;
 
 use crate::{
-    address::{Address, Target},
+    address::Target,
     connect::ConnectError,
     credentials::Signatory,
-    endpoint::{Picked, Report},
+    endpoint::{Endpoint, Picked, Report},
     exchange::{self, AnswerBody, Bounds, SendError},
     failure::{Attempt, Failure},
+    health::Probed,
     payload::Plan,
-    pool::{LeaseError, Want},
+    pool::{Age, LeaseError, Want},
+    rate::Throttle,
     retry::Repeatable,
     settings::Timeouts,
     upload::{Outgoing, Upload, Waiting},
@@ -53,13 +55,14 @@ pub(crate) struct Prepared {
 pub(crate) struct Sender {
     pub signatory: Arc<Signatory>,
     pub timeouts: Timeouts,
+    pub probe_timeout: Duration,
     pub clock: Clock,
     pub metrics: Arc<OriginMetrics>,
 }
 
 impl Sender {
     /// Sends the request to the endpoint picked, and waits for the head of its answer. Reports to
-    /// the endpoint how that went, and gives a 503 as a failure.
+    /// the endpoint how that went, and gives a 500, 502, 503 or 504 as a failure.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection (HTTP/1.1) or resets the stream (HTTP/2), and
@@ -67,7 +70,7 @@ impl Sender {
     pub(crate) async fn attempt(
         &self,
         prepared: &Prepared,
-        picked: Picked,
+        mut picked: Picked,
         want: Want,
         deadline: Instant,
     ) -> Result<http::Response<AnswerBody>, Failure> {
@@ -77,15 +80,18 @@ impl Sender {
             None => deadline.min(started + self.timeouts.attempt),
         };
         let request = self
-            .request(prepared, &picked.endpoint().address)
+            .request(prepared, picked.endpoint())
             .await
             .map_err(Failure::of_request)?;
         let leasing = picked.endpoint().pool.lease(want);
         let lease = match tokio::time::timeout_at(until, leasing).await {
             Ok(Ok(lease)) => lease,
-            Ok(Err(error)) => return Err(failed_lease(&picked, error)),
-            Err(_) => return Err(failed_lease(&picked, ConnectError::TimedOut.into())),
+            Ok(Err(error)) => return Err(failed_lease(&mut picked, error)),
+            Err(_) => return Err(failed_lease(&mut picked, ConnectError::TimedOut.into())),
         };
+        if prepared.upload.is_none() {
+            picked.waits(started);
+        }
         let age = lease.age;
         let bounds = Bounds {
             timeouts: self.timeouts.clone(),
@@ -97,16 +103,21 @@ impl Sender {
                 picked.report(report_of(answer.status(), prepared, started));
                 answer.body_mut().hold(picked);
                 answer.body_mut().settle().await;
-                if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
-                    return Err(Failure::of_refusal(answer));
+                match answer.status() {
+                    StatusCode::SERVICE_UNAVAILABLE => Err(Failure::of_refusal(answer)),
+                    StatusCode::INTERNAL_SERVER_ERROR
+                    | StatusCode::BAD_GATEWAY
+                    | StatusCode::GATEWAY_TIMEOUT => Err(Failure::of_server_error(answer)),
+                    _ => Ok(answer),
                 }
-                Ok(answer)
             }
             Err(error) => {
                 match error {
                     // What it tells is how long the connection was idle, or the client's deadline.
-                    SendError::Unsent | SendError::Late => {}
-                    SendError::Closed(_) if age == crate::pool::Age::Reused => {}
+                    SendError::Unsent => picked.forget(),
+                    SendError::Closed(_) if age == Age::Reused => picked.forget(),
+                    // Dropped unreported, it counts for the time that it took.
+                    SendError::Late => {}
                     SendError::Closed(_) | SendError::Malformed(_) | SendError::TimedOut => {
                         picked.report(Report::Unreachable);
                     }
@@ -122,13 +133,49 @@ impl Sender {
         }
     }
 
+    /// Asks an endpoint whether it is there: HEAD of the service, signed, on a new connection.
+    pub(crate) async fn probe(&self, endpoint: &Endpoint) -> Probed {
+        let status = tokio::time::timeout(self.probe_timeout, self.probe_status(endpoint)).await;
+        match status {
+            Ok(Some(StatusCode::NOT_IMPLEMENTED)) => Probed::Alive,
+            Ok(Some(status)) if status.is_server_error() => Probed::InTrouble,
+            Ok(Some(_)) => Probed::Alive,
+            Ok(None) | Err(_) => Probed::Dead,
+        }
+    }
+
+    async fn probe_status(&self, endpoint: &Endpoint) -> Option<StatusCode> {
+        let prepared = Prepared {
+            operation: Operation::ListBuckets,
+            method: Method::HEAD,
+            query: Query::default(),
+            headers: HeaderMap::new(),
+            plan: Plan::empty(),
+            upload: None,
+            effect: Effect::Read,
+            repeatable: Repeatable::Yes,
+        };
+        let request = self.request(&prepared, endpoint).await.ok()?;
+        let lease = endpoint.pool.lease(Want::New).await.ok()?;
+        let bounds = Bounds {
+            timeouts: self.timeouts.clone(),
+            until: Instant::now() + self.probe_timeout,
+        };
+        let sent = exchange::send(lease, request, &bounds, &self.metrics).await;
+        let mut answer = sent.ok()?;
+        answer.body_mut().settle().await;
+        Some(answer.status())
+    }
+
     /// The request to one endpoint, signed for it.
     async fn request(
         &self,
         prepared: &Prepared,
-        address: &Address,
+        endpoint: &Endpoint,
     ) -> Result<http::Request<Outgoing>, Error> {
-        let target = address.target(&prepared.operation, &prepared.query)?;
+        let target = endpoint
+            .address
+            .target(&prepared.operation, &prepared.query)?;
         let mut headers = prepared.headers.clone();
         let framing = self.sign(prepared, &target, &mut headers).await?;
         if target.uri.host().is_none() {
@@ -136,7 +183,9 @@ impl Sender {
         }
         let body = match &prepared.upload {
             Some(upload) => {
-                upload.begin(framing);
+                let bucket = endpoint.bucket.as_ref();
+                let throttle = bucket.map(|bucket| Throttle::new(Arc::clone(bucket)));
+                upload.begin(framing, throttle);
                 Outgoing::Upload(Arc::clone(upload))
             }
             None => Outgoing::Empty,
@@ -195,7 +244,7 @@ impl Sender {
     }
 }
 
-fn failed_lease(picked: &Picked, error: LeaseError) -> Failure {
+fn failed_lease(picked: &mut Picked, error: LeaseError) -> Failure {
     match error {
         // The limit is ours.
         LeaseError::Busy => {}
@@ -206,22 +255,18 @@ fn failed_lease(picked: &Picked, error: LeaseError) -> Failure {
 
 /// What the head of an answer tells of its endpoint.
 fn report_of(status: StatusCode, prepared: &Prepared, started: Instant) -> Report {
-    match status {
-        StatusCode::SERVICE_UNAVAILABLE => Report::SlowDown,
-        // It understood the request, which is one that it does not know.
-        StatusCode::NOT_IMPLEMENTED => Report::FirstByte(first_byte(prepared, started)),
-        status if status.is_server_error() => Report::ServerError,
-        _ => Report::FirstByte(first_byte(prepared, started)),
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        return Report::SlowDown;
     }
-}
-
-/// The endpoint's own time: without the client's, to send its payload.
-fn first_byte(prepared: &Prepared, started: Instant) -> Duration {
+    // With 501 it says that it does not know this request: it is well.
+    if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
+        return Report::ServerError;
+    }
+    // The endpoint's own time: without the client's, to send its payload.
     match prepared.upload.as_deref().map(Upload::waiting) {
-        None => started.elapsed(),
-        Some(Waiting::Answer(since)) => since.elapsed(),
-        // It answered before it had everything.
-        Some(Waiting::Client | Waiting::Origin(_)) => Duration::ZERO,
+        None => Report::FirstByte(started.elapsed()),
+        Some(Waiting::Answer(since)) => Report::FirstByte(since.elapsed()),
+        Some(Waiting::Client | Waiting::Origin(_)) => Report::Early,
     }
 }
 

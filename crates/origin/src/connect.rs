@@ -1,7 +1,7 @@
-//! Opens connections: name, TCP, TLS, HTTP.
+//! Opens connections: TCP, TLS, HTTP.
 //!
-//! Called by [`crate::pool`] when no open connection is free. The addresses of a name are tried in
-//! turn, each for its share of the time that is left, so that one dead address does not use it up.
+//! Called by [`crate::pool`] when no open connection is free. Names are resolved before
+//! ([`crate::set`]): each address behind one is an endpoint of its own.
 
 use std::{
     net::SocketAddr,
@@ -16,7 +16,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
-use tokio::{net::TcpStream, task::JoinHandle, time::Instant};
+use tokio::{net::TcpStream, task::JoinHandle};
 use tokio_rustls::TlsConnector;
 
 use crate::{
@@ -45,9 +45,9 @@ pub(crate) type H2Sender = http2::SendRequest<Outgoing>;
 /// Opens connections to one address.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    address: Address,
+    peer: SocketAddr,
     protocol: Protocol,
-    tls: Option<Tls>,
+    tls: Option<Arc<Tls>>,
     timeout: Duration,
     streams_max: usize,
     buffer_bytes_max: usize,
@@ -55,7 +55,8 @@ pub(crate) struct Connector {
     metrics: Arc<OriginMetrics>,
 }
 
-struct Tls {
+/// How one name's connections are encrypted.
+pub(crate) struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
@@ -63,8 +64,6 @@ struct Tls {
 /// Why there is no connection: nothing was sent on it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error("the origin's name can't be resolved")]
-    Resolve(#[source] std::io::Error),
     #[error("the origin refused the connection")]
     Refused(#[source] std::io::Error),
     #[error("the origin did not accept a connection in time")]
@@ -88,16 +87,12 @@ pub(crate) enum Connected {
 impl Connector {
     pub(crate) fn new(
         settings: &OriginSettings,
-        address: &Address,
+        tls: Option<Arc<Tls>>,
+        peer: SocketAddr,
         metrics: &Arc<OriginMetrics>,
-    ) -> Result<Self, SettingsError> {
-        let tls = if address.is_tls() {
-            Some(Tls::new(settings, address)?)
-        } else {
-            None
-        };
-        Ok(Self {
-            address: address.clone(),
+    ) -> Self {
+        Self {
+            peer,
             protocol: settings.protocol,
             tls,
             timeout: settings.timeouts.connect,
@@ -105,7 +100,7 @@ impl Connector {
             buffer_bytes_max: settings.pool.buffer_bytes_max,
             open_count: Arc::default(),
             metrics: Arc::clone(metrics),
-        })
+        }
     }
 
     /// Sockets open at this moment.
@@ -115,8 +110,7 @@ impl Connector {
 
     /// Opens a connection within the connect timeout.
     pub(crate) async fn connect(&self) -> Result<Connected, ConnectError> {
-        let deadline = Instant::now() + self.timeout;
-        let connected = tokio::time::timeout_at(deadline, self.connect_until(deadline)).await;
+        let connected = tokio::time::timeout(self.timeout, self.connect_now()).await;
         let connected = connected.unwrap_or(Err(ConnectError::TimedOut));
         match &connected {
             Ok(_) => self.metrics.connections_opened.inc(),
@@ -125,8 +119,8 @@ impl Connector {
         connected
     }
 
-    async fn connect_until(&self, deadline: Instant) -> Result<Connected, ConnectError> {
-        let tcp = self.connect_tcp(deadline).await?;
+    async fn connect_now(&self) -> Result<Connected, ConnectError> {
+        let tcp = self.connect_tcp().await?;
         let socket = Socket::new(tcp, Open::new(&self.open_count, &self.metrics));
         let stream = match &self.tls {
             None => Stream::Plain(socket),
@@ -146,28 +140,14 @@ impl Connector {
         }
     }
 
-    async fn connect_tcp(&self, deadline: Instant) -> Result<TcpStream, ConnectError> {
-        let (host, port) = (self.address.host(), self.address.port());
-        let found = tokio::net::lookup_host((host, port))
+    async fn connect_tcp(&self) -> Result<TcpStream, ConnectError> {
+        let tcp = TcpStream::connect(self.peer)
             .await
-            .map_err(ConnectError::Resolve)?;
-        let addresses: Vec<SocketAddr> = found.collect();
-        let mut last = ConnectError::Resolve(std::io::ErrorKind::NotFound.into());
-        for (index, address) in addresses.iter().enumerate() {
-            let untried = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
-            let share = deadline.saturating_duration_since(Instant::now()) / untried;
-            match tokio::time::timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => {
-                    // An option that can't be set costs speed, not correctness.
-                    let _ = tcp.set_nodelay(true);
-                    let _ = keep_alive(&tcp);
-                    return Ok(tcp);
-                }
-                Ok(Err(error)) => last = ConnectError::Refused(error),
-                Err(_) => last = ConnectError::TimedOut,
-            }
-        }
-        Err(last)
+            .map_err(ConnectError::Refused)?;
+        // An option that can't be set costs speed, not correctness.
+        let _ = tcp.set_nodelay(true);
+        let _ = keep_alive(&tcp);
+        Ok(tcp)
     }
 
     /// Speaks HTTP/1.1 on a stream; ready at once.
@@ -215,7 +195,7 @@ fn keep_alive(tcp: &TcpStream) -> rustix::io::Result<()> {
 }
 
 impl Tls {
-    fn new(settings: &OriginSettings, address: &Address) -> Result<Self, SettingsError> {
+    pub(crate) fn new(settings: &OriginSettings, address: &Address) -> Result<Self, SettingsError> {
         let roots = match &settings.ca_file {
             Some(path) => roots_of_file(path)?,
             None => roots_of_machine()?,

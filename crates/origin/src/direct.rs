@@ -24,8 +24,8 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::{
     buffers::{BUFFER_BYTES, BodyBuffer, Buffers},
-    pool::{Driver, Http1},
     stream::Stream,
+    wire::{Driver, Http1},
 };
 
 /// Bodies from this length on are worth the change of hands: through hyper they are four reads

@@ -27,6 +27,7 @@ use crate::{
     direct::DirectBody,
     endpoint::{Picked, Report},
     pool::{Lease, Wire},
+    rate::Throttle,
     settings::Timeouts,
     upload::{Outgoing, Upload, Waiting},
 };
@@ -179,6 +180,8 @@ pub(crate) struct AnswerBody {
     lease: Option<Lease>,
     /// The endpoint that sends it, where it is in flight as long as the lease lives.
     picked: Option<Picked>,
+    /// Where the endpoint's bytes are limited.
+    throttle: Option<Throttle>,
     /// Dropped with the answer, however far it got.
     _upload: UploadGuard,
     idle_timeout: Duration,
@@ -268,6 +271,7 @@ impl AnswerBody {
             source,
             lease: Some(lease),
             picked: None,
+            throttle: None,
             _upload: upload,
             idle_timeout,
             timer: None,
@@ -279,6 +283,8 @@ impl AnswerBody {
 
     /// Counts as in flight at the endpoint from now on, until the body ends.
     pub(crate) fn hold(&mut self, picked: Picked) {
+        let bucket = picked.endpoint().bucket.as_ref();
+        self.throttle = bucket.map(|bucket| Throttle::new(Arc::clone(bucket)));
         self.picked = Some(picked);
     }
 
@@ -286,7 +292,7 @@ impl AnswerBody {
     fn cut(&mut self) {
         self.lease = None;
         self.metrics.bodies_cut.inc();
-        if let Some(picked) = self.picked.take() {
+        if let Some(mut picked) = self.picked.take() {
             picked.report(Report::Unreachable);
         }
     }
@@ -390,6 +396,10 @@ impl HttpBody for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
+        if let Some(throttle) = &mut this.throttle {
+            // Meanwhile the origin is not waited for.
+            ready!(throttle.poll_ready(cx));
+        }
         let Poll::Ready(frame) = this.poll_source(cx) else {
             ready!(this.poll_idle(cx));
             this.cut();
@@ -403,6 +413,9 @@ impl HttpBody for AnswerBody {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
                     this.received_bytes += data.len() as u64;
+                    if let Some(throttle) = &this.throttle {
+                        throttle.pass(data.len());
+                    }
                 }
                 if this.source.is_at_end() {
                     this.finish(cx);

@@ -56,6 +56,14 @@ impl Failure {
         }
     }
 
+    /// Another answer that another endpoint might not give.
+    pub(crate) fn of_server_error(answer: http::Response<AnswerBody>) -> Self {
+        Self {
+            trouble: Trouble::ServerError,
+            outcome: Outcome::Answer(Box::new(answer)),
+        }
+    }
+
     /// The request could not be made for its endpoint; nothing was sent.
     pub(crate) fn of_request(error: Error) -> Self {
         Self {
@@ -89,7 +97,8 @@ impl Failure {
             (SendError::Unsent, Age::New) => Trouble::Unreachable,
             (SendError::Closed(_), Age::Reused) => Trouble::StaleClosed,
             (SendError::Closed(_), Age::New) => Trouble::Closed,
-            (SendError::Malformed(_) | SendError::TimedOut | SendError::Late, _) => Trouble::Final,
+            (SendError::TimedOut, _) => Trouble::Silent,
+            (SendError::Malformed(_) | SendError::Late, _) => Trouble::Final,
         };
         let may_have_happened = match (error, attempt.effect, attempt.upload) {
             (SendError::Unsent, _, _) | (_, Effect::Read, _) => false,
@@ -122,9 +131,10 @@ impl Failure {
                 let retry_after = Some(Duration::from_secs(1));
                 (Trouble::Final, Error::SlowDown { retry_after })
             }
-            LeaseError::SharedFailure => {
-                (Trouble::Final, unavailable("no connection to the origin"))
-            }
+            LeaseError::SharedFailure => (
+                Trouble::Unanswered,
+                unavailable("no connection to the origin"),
+            ),
             LeaseError::Connect(error) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "connect failed");
                 match error {
@@ -132,20 +142,18 @@ impl Failure {
                         Trouble::Unreachable,
                         unavailable("the origin refused the connection"),
                     ),
-                    ConnectError::Resolve(_) => (
-                        Trouble::Unreachable,
-                        unavailable("the origin's name can't be resolved"),
-                    ),
                     ConnectError::Http(_) => {
                         (Trouble::Unreachable, unavailable("no HTTP with the origin"))
                     }
                     ConnectError::TimedOut => (
-                        Trouble::Final,
+                        Trouble::Unanswered,
                         unavailable("the origin did not accept a connection in time"),
                     ),
-                    ConnectError::Tls(_) => (Trouble::Final, unavailable("no TLS with the origin")),
+                    ConnectError::Tls(_) => {
+                        (Trouble::Unanswered, unavailable("no TLS with the origin"))
+                    }
                     ConnectError::NoHttp2 => (
-                        Trouble::Final,
+                        Trouble::Unanswered,
                         unavailable("the origin does not speak HTTP/2"),
                     ),
                 }

@@ -26,24 +26,32 @@
 
 mod address;
 mod attempt;
+mod balance;
 mod buffers;
+mod concurrency;
 mod connect;
 pub mod credentials;
 mod direct;
 mod endpoint;
 mod exchange;
 mod failure;
+mod freed;
 mod headers;
+mod health;
+mod keeper;
 pub mod operator;
 mod payload;
 mod pool;
 mod presign;
+mod rate;
+pub mod resolve;
 mod retry;
 mod set;
 mod settings;
 mod store;
 mod stream;
 mod upload;
+mod wire;
 
 pub use settings::{
     Addressing, BalanceSettings, CredentialsSource, EndpointLimits, HealthSettings, HedgeSettings,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::set::EndpointSet;
+use crate::{endpoint::Endpoint, set::EndpointSet};
 
 /// A handle on the endpoints of one origin store, for the admin interface.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct OriginOperator {
 /// One endpoint at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// Scheme, host and port; with `@` and the address where its name has several.
+    /// Scheme, host and port; of a name, `@` and the address follow.
     pub name: String,
     /// Whether it takes requests.
     pub state: EndpointState,
@@ -73,7 +73,7 @@ impl OriginOperator {
     /// # Errors
     /// [`UnknownEndpoint`].
     pub fn eject(&self, name: &str) -> Result<(), UnknownEndpoint> {
-        self.find(name)
+        self.each(name, Endpoint::hold_out)
     }
 
     /// Lets an endpoint take requests again, whoever took it out.
@@ -81,7 +81,7 @@ impl OriginOperator {
     /// # Errors
     /// [`UnknownEndpoint`].
     pub fn restore(&self, name: &str) -> Result<(), UnknownEndpoint> {
-        self.find(name)
+        self.each(name, Endpoint::restore)
     }
 
     /// As [`OriginOperator::eject`], and closes the connections there as they fall idle.
@@ -89,13 +89,20 @@ impl OriginOperator {
     /// # Errors
     /// [`UnknownEndpoint`].
     pub fn drain(&self, name: &str) -> Result<(), UnknownEndpoint> {
-        self.find(name)
+        self.each(name, Endpoint::drain)
     }
 
-    fn find(&self, name: &str) -> Result<(), UnknownEndpoint> {
-        let is_known = self.status().iter().any(|status| status.name == name);
-        is_known.then_some(()).ok_or_else(|| UnknownEndpoint {
-            name: name.to_owned(),
-        })
+    /// Without the address a name means every endpoint behind it.
+    fn each(&self, name: &str, act: fn(&Endpoint)) -> Result<(), UnknownEndpoint> {
+        let called = self.set.called(name);
+        if called.is_empty() {
+            return Err(UnknownEndpoint {
+                name: name.to_owned(),
+            });
+        }
+        for endpoint in &called {
+            act(endpoint);
+        }
+        Ok(())
     }
 }

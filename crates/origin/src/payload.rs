@@ -128,6 +128,17 @@ pub(crate) fn plan(facts: &Facts<'_>, signing: PayloadSigning, way: Way) -> Resu
 }
 
 impl Plan {
+    /// Of a request that never has a payload.
+    pub(crate) fn empty() -> Self {
+        Self {
+            mode: PayloadMode::empty(),
+            payload_bytes: 0,
+            sent_bytes: None,
+            chunk_bytes: UNSIGNED_CHUNK_BYTES,
+            trailers: Vec::new(),
+        }
+    }
+
     /// Whether there are bytes to send.
     pub(crate) fn has_payload(&self) -> bool {
         self.sent_bytes.is_some_and(|bytes| bytes > 0)

@@ -10,18 +10,18 @@
 //! slow down. An idle connection is kept for `idle_timeout`, the most recently used is used first,
 //! and those beyond `idle_connections_max` are closed.
 //!
-//! An HTTP/1.1 connection is driven by the request that uses it ([`Http1::poll`]): no task stands
+//! An HTTP/1.1 connection is driven by the request that uses it ([`Driver::poll`]): no task stands
 //! between the socket and the request, and dropping the request closes the connection. What the
 //! peer did to an idle connection is found out by polling it before use.
 
 use std::{
     collections::VecDeque,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, Waker},
 };
 
 use forebay_telemetry::origin::OriginMetrics;
@@ -35,9 +35,10 @@ use tokio::{
 
 use crate::{
     buffers::Buffers,
-    connect::{ConnectError, Connected, Connector, H1Connection, H1Sender, H2Sender},
+    connect::{ConnectError, Connected, Connector},
     settings::{PoolSettings, Protocol},
     stream::Stream,
+    wire::{Driver, Http1, Http2, Http2Stream},
 };
 
 /// The connections to one address.
@@ -50,6 +51,8 @@ pub(crate) struct Pool {
     /// One for each runtime that ever asked: as many as the process has threads that serve.
     shards: RwLock<Vec<(runtime::Id, Arc<Shard>)>>,
     idle_count: AtomicUsize,
+    /// Whether connections are closed as they fall idle.
+    is_closing: AtomicBool,
     buffers: Arc<Buffers>,
     metrics: Arc<OriginMetrics>,
 }
@@ -78,28 +81,6 @@ struct Parked {
 struct Idle {
     http1: Http1,
     since: Instant,
-}
-
-/// An HTTP/1.1 connection.
-#[derive(Debug)]
-pub(crate) struct Http1 {
-    pub(crate) sender: H1Sender,
-    pub(crate) driver: Driver,
-}
-
-/// The half of a connection that reads and writes, driven by whoever polls it.
-#[derive(Debug)]
-pub(crate) enum Driver {
-    Open(Box<H1Connection>),
-    Ended,
-}
-
-#[derive(Debug)]
-struct Http2 {
-    sender: H2Sender,
-    streams: Arc<AtomicUsize>,
-    used: Instant,
-    driver: JoinHandle<()>,
 }
 
 /// The right to send one request.
@@ -134,13 +115,6 @@ pub(crate) enum Want {
     New,
 }
 
-/// The right to one stream of an HTTP/2 connection.
-#[derive(Debug)]
-pub(crate) struct Http2Stream {
-    pub(crate) sender: H2Sender,
-    count: Arc<AtomicUsize>,
-}
-
 /// Why there is no connection; nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LeaseError {
@@ -159,10 +133,7 @@ impl Pool {
         settings: PoolSettings,
         metrics: Arc<OriginMetrics>,
     ) -> Arc<Self> {
-        let permits = match protocol {
-            Protocol::Http1 => settings.connections_max,
-            Protocol::Http2 => settings.connections_max * settings.streams_max,
-        };
+        let permits = requests_max(protocol, &settings);
         Arc::new(Self {
             connector,
             protocol,
@@ -170,6 +141,7 @@ impl Pool {
             permits: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
             shards: RwLock::default(),
             idle_count: AtomicUsize::new(0),
+            is_closing: AtomicBool::new(false),
             buffers: Arc::default(),
             metrics,
         })
@@ -346,7 +318,36 @@ impl Pool {
         shard
     }
 
+    /// Requests that may use its connections at once.
+    pub(crate) fn requests_max(&self) -> usize {
+        requests_max(self.protocol, &self.settings)
+    }
+
+    /// Closes connections without a request, now and as they fall idle.
+    pub(crate) fn close_idle(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        let shards = self.shards.read().clone();
+        for (_, shard) in shards {
+            let is_unused = |http2: &mut Http2| http2.streams.load(Ordering::Relaxed) == 0;
+            let mut parked = shard.parked.lock();
+            let idle = std::mem::take(&mut parked.idle);
+            let shared: Vec<Http2> = parked.shared.extract_if(.., is_unused).collect();
+            self.idle_count.fetch_sub(idle.len(), Ordering::Relaxed);
+            // Sockets are closed after the lock is released.
+            drop(parked);
+            drop((idle, shared));
+        }
+    }
+
+    /// Keeps connections without a request again.
+    pub(crate) fn keep_idle(&self) {
+        self.is_closing.store(false, Ordering::Relaxed);
+    }
+
     fn park(self: &Arc<Self>, shard: &Arc<Shard>, http1: Http1) {
+        if self.is_closing.load(Ordering::Relaxed) {
+            return;
+        }
         if self.idle_count.fetch_add(1, Ordering::Relaxed) >= self.settings.idle_connections_max {
             self.idle_count.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -388,6 +389,13 @@ impl Pool {
             return None;
         }
         Some((idle, shared))
+    }
+}
+
+fn requests_max(protocol: Protocol, settings: &PoolSettings) -> usize {
+    match protocol {
+        Protocol::Http1 => settings.connections_max,
+        Protocol::Http2 => settings.connections_max * settings.streams_max,
     }
 }
 
@@ -440,52 +448,6 @@ impl Lease {
         }
         // After the connection is there to be found by whoever the permit wakes.
         drop(permit);
-    }
-}
-
-impl Driver {
-    /// Moves bytes in both directions: `Ready` when the connection has ended, well or not; what
-    /// that means for a request, its answer tells.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Open(connection) => {
-                if let Err(error) = ready!(Pin::new(&mut **connection).poll(cx)) {
-                    tracing::debug!(%error, "connection to the origin failed");
-                }
-                *self = Self::Ended;
-                Poll::Ready(())
-            }
-            Self::Ended => Poll::Ready(()),
-        }
-    }
-}
-
-impl Http1 {
-    /// Whether it is open and has nothing more to send or to receive.
-    pub(crate) fn is_idle(&mut self, cx: &mut Context<'_>) -> bool {
-        self.driver.poll(cx).is_pending() && self.sender.is_ready()
-    }
-}
-
-impl Http2 {
-    fn stream(&self) -> Http2Stream {
-        self.streams.fetch_add(1, Ordering::Relaxed);
-        Http2Stream {
-            sender: self.sender.clone(),
-            count: Arc::clone(&self.streams),
-        }
-    }
-}
-
-impl Drop for Http2Stream {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Http2 {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }
 

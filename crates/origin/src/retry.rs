@@ -1,22 +1,25 @@
 //! Decides whether a failed attempt is repeated.
 //!
-//! | attempt | request | verdict |
-//! |---|---|---|
-//! | a pooled connection was closed, nothing written | any | again at once, on a new one, once |
-//! | a pooled connection closed before any answer | repeatable | the same |
-//! | connection refused, or none to be had | any | again after a pause |
-//! | a new connection closed before any answer | repeatable | again after a pause |
-//! | answer 503 | without payload | again after a pause, unless it asks for a longer one |
-//! | connect or answer timed out | any | stop: the time is used up, and the origin is not helped |
-//! | anything else | any | stop |
+//! | attempt | request | with another endpoint | with none |
+//! |---|---|---|---|
+//! | a pooled connection was closed, nothing written | any | there at once, once | again at once |
+//! | a pooled connection closed before any answer | repeatable | the same | the same |
+//! | connection refused | any | there at once | again after a pause |
+//! | no connection in time, or no TLS | any | there at once | stop |
+//! | a new connection closed before any answer | repeatable | there at once | after a pause |
+//! | answer 503 | without payload | there at once | after a pause; stop if it asks for over 1 s |
+//! | answer 500, 502 or 504 | repeatable | there at once | stop: it passes |
+//! | no answer in time | repeatable | there at once | stop: the time is used up |
+//! | anything else | any | stop | stop |
 //!
 //! *Repeatable* is a request without payload whose method is safe or idempotent (RFC 9110 §9.2)
 //! and which has no condition: a conditional write that did succeed would fail when repeated.
 //! A payload that was read even in part is gone, so such a request is never repeated.
 //!
 //! Pauses are full-jitter: a random part of a bound that doubles (AWS Architecture Blog,
-//! "Exponential Backoff And Jitter"). Paused repeats take from a [`Budget`], so that an origin in
-//! trouble sees at most a tenth more requests, not three times as many.
+//! "Exponential Backoff And Jitter"). All but repeats of what reached nobody elsewhere, and those
+//! at once, take from a [`Budget`], so that an origin in trouble sees at most a tenth more
+//! requests, not three times as many. A client's deadline holds for all its attempts together.
 //!
 //! Pure but for the budget's counter: no clock, no random source, no I/O.
 
@@ -26,6 +29,7 @@ use std::{
 };
 
 use forebay_s3::operation::{Effect, Operation};
+use forebay_telemetry::origin::FloatGauge;
 use http::{HeaderMap, HeaderName, Method, header};
 
 use crate::settings::Retries;
@@ -64,10 +68,16 @@ pub(crate) enum Trouble {
     StaleClosed,
     /// No connection, quickly.
     Unreachable,
+    /// No connection, and it took its time, or would fail again.
+    Unanswered,
     /// A new connection closed before any answer.
     Closed,
     /// 503, with the pause that it asks for.
     SlowDown(Option<Duration>),
+    /// 500, 502 or 504.
+    ServerError,
+    /// No answer in time.
+    Silent,
     /// Too late for another attempt, or of no use.
     Final,
 }
@@ -88,13 +98,34 @@ pub(crate) enum StaleRepeat {
     Used,
 }
 
+/// Whether an endpoint that was not tried yet would take the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    Some,
+    None,
+}
+
+/// Whether a repeat is one request more for the origin as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Price {
+    /// Nobody had it yet.
+    Free,
+    /// It takes from the budget.
+    Paid,
+}
+
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Repeat at once on a new connection.
     AtOnce,
-    /// Repeat after a random part of this time, if the budget allows.
-    After(Duration),
+    /// Repeat at once at another endpoint.
+    Elsewhere(Price),
+    /// Repeat after a random part of `jitter` on top of `at_least`, if the budget allows.
+    After {
+        at_least: Duration,
+        jitter: Duration,
+    },
     /// Tell the client.
     Stop,
 }
@@ -125,29 +156,48 @@ pub(crate) fn repeatable(
 pub(crate) fn verdict(
     trouble: Trouble,
     repeatable: Repeatable,
-    tries: Tries,
+    (tries, elsewhere): (Tries, Elsewhere),
     settings: &Retries,
 ) -> Verdict {
     let at_once = match tries.stale_repeat {
         StaleRepeat::Unused => Verdict::AtOnce,
         StaleRepeat::Used => Verdict::Stop,
     };
-    let paused = if tries.attempts < settings.attempts_max {
-        Verdict::After(pause_max(tries.attempts, settings.backoff))
-    } else {
-        Verdict::Stop
+    let has_more = tries.attempts < settings.attempts_max;
+    let or_else = |price, alone| match elsewhere {
+        _ if !has_more => Verdict::Stop,
+        Elsewhere::Some => Verdict::Elsewhere(price),
+        Elsewhere::None => alone,
+    };
+    let paused = |at_least| Verdict::After {
+        at_least,
+        jitter: pause_max(tries.attempts, settings.backoff),
     };
     match (trouble, repeatable) {
         (Trouble::StaleUnsent, _) | (Trouble::StaleClosed, Repeatable::Yes) => at_once,
-        (Trouble::Unreachable, _) | (Trouble::Closed, Repeatable::Yes) => paused,
+        (Trouble::Unreachable, _) => or_else(Price::Free, paused(Duration::ZERO)),
+        (Trouble::Unanswered, _) => or_else(Price::Free, Verdict::Stop),
+        (Trouble::Closed, Repeatable::Yes) => or_else(Price::Paid, paused(Duration::ZERO)),
+        (Trouble::ServerError | Trouble::Silent, Repeatable::Yes) => {
+            or_else(Price::Paid, Verdict::Stop)
+        }
         (Trouble::SlowDown(asked), Repeatable::Yes | Repeatable::WithoutEffect) => {
-            if asked.is_some_and(|asked| asked > PAUSE_MAX) {
+            let asked = asked.unwrap_or_default();
+            let alone = if asked > PAUSE_MAX {
                 Verdict::Stop
             } else {
-                paused
-            }
+                paused(asked)
+            };
+            or_else(Price::Paid, alone)
         }
-        (Trouble::StaleClosed | Trouble::Closed | Trouble::Final, _)
+        (
+            Trouble::StaleClosed
+            | Trouble::Closed
+            | Trouble::ServerError
+            | Trouble::Silent
+            | Trouble::Final,
+            _,
+        )
         | (Trouble::SlowDown(_), Repeatable::Unsent) => Verdict::Stop,
     }
 }
@@ -158,11 +208,13 @@ fn pause_max(attempts: u32, backoff: Duration) -> Duration {
     backoff.saturating_mul(1 << doublings).min(PAUSE_MAX)
 }
 
-/// Bounds paused repeats to a tenth of all requests, after a first burst.
+/// Bounds repeats to a tenth of all requests, after a first burst.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// In tenths of a repeat.
     tenths: AtomicU32,
+    /// Shows what is left, in repeats.
+    left: FloatGauge,
 }
 
 /// Repeats that may be made at once after a quiet time.
@@ -170,27 +222,39 @@ const BURST_TENTHS: u32 = 100;
 const REPEAT_TENTHS: u32 = 10;
 
 impl Budget {
-    pub(crate) fn new() -> Self {
-        Self {
+    pub(crate) fn new(left: FloatGauge) -> Self {
+        let budget = Self {
             tenths: AtomicU32::new(BURST_TENTHS),
-        }
+            left,
+        };
+        budget.show(BURST_TENTHS);
+        budget
     }
 
     /// Earns a tenth of a repeat, for a request that was answered.
     pub(crate) fn earn(&self) {
         // Reads first: a full budget, the usual case, costs no write to a shared cache line.
         if self.tenths.load(Ordering::Relaxed) < BURST_TENTHS {
-            self.tenths.fetch_add(1, Ordering::Relaxed);
+            let before = self.tenths.fetch_add(1, Ordering::Relaxed);
+            self.show(before + 1);
         }
     }
 
     /// Pays for a repeat, if there is enough.
     pub(crate) fn pay(&self) -> bool {
-        self.tenths
+        let paid = self
+            .tenths
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tenths| {
                 tenths.checked_sub(REPEAT_TENTHS)
-            })
-            .is_ok()
+            });
+        if let Ok(before) = paid {
+            self.show(before - REPEAT_TENTHS);
+        }
+        paid.is_ok()
+    }
+
+    fn show(&self, tenths: u32) {
+        self.left.set(f64::from(tenths) / f64::from(REPEAT_TENTHS));
     }
 }
 
@@ -210,44 +274,72 @@ mod tests {
         stale_repeat: StaleRepeat::Unused,
     };
 
+    fn paused(at_least: u64, jitter: u64) -> Verdict {
+        Verdict::After {
+            at_least: Duration::from_millis(at_least),
+            jitter: Duration::from_millis(jitter),
+        }
+    }
+
     #[test]
     fn only_what_had_no_effect_or_may_have_it_twice_is_repeated() {
         use Repeatable::{Unsent, WithoutEffect, Yes};
-        let pause = Verdict::After(Duration::from_millis(50));
-        let (once, stop) = (Verdict::AtOnce, Verdict::Stop);
-        let slow = Trouble::SlowDown(None);
-        let patient = Trouble::SlowDown(Some(Duration::from_secs(2)));
+        let (once, stop, pause) = (Verdict::AtOnce, Verdict::Stop, paused(0, 50));
+        let (free, paid) = (
+            Verdict::Elsewhere(Price::Free),
+            Verdict::Elsewhere(Price::Paid),
+        );
+        let asking = |millis| Trouble::SlowDown(Some(Duration::from_millis(millis)));
+        // For each kind of request: with no other endpoint, and with one.
         let rows = [
             (
                 Trouble::StaleUnsent,
-                [(Yes, once), (WithoutEffect, once), (Unsent, once)],
+                [(once, once), (once, once), (once, once)],
             ),
             (
                 Trouble::StaleClosed,
-                [(Yes, once), (WithoutEffect, stop), (Unsent, stop)],
+                [(once, once), (stop, stop), (stop, stop)],
             ),
             (
                 Trouble::Unreachable,
-                [(Yes, pause), (WithoutEffect, pause), (Unsent, pause)],
+                [(pause, free), (pause, free), (pause, free)],
             ),
             (
-                Trouble::Closed,
-                [(Yes, pause), (WithoutEffect, stop), (Unsent, stop)],
+                Trouble::Unanswered,
+                [(stop, free), (stop, free), (stop, free)],
             ),
-            (slow, [(Yes, pause), (WithoutEffect, pause), (Unsent, stop)]),
+            (Trouble::Closed, [(pause, paid), (stop, stop), (stop, stop)]),
             (
-                patient,
-                [(Yes, stop), (WithoutEffect, stop), (Unsent, stop)],
+                Trouble::SlowDown(None),
+                [(pause, paid), (pause, paid), (stop, stop)],
             ),
             (
-                Trouble::Final,
-                [(Yes, stop), (WithoutEffect, stop), (Unsent, stop)],
+                asking(1000),
+                [
+                    (paused(1000, 50), paid),
+                    (paused(1000, 50), paid),
+                    (stop, stop),
+                ],
             ),
+            (asking(2000), [(stop, paid), (stop, paid), (stop, stop)]),
+            (
+                Trouble::ServerError,
+                [(stop, paid), (stop, stop), (stop, stop)],
+            ),
+            (Trouble::Silent, [(stop, paid), (stop, stop), (stop, stop)]),
+            (Trouble::Final, [(stop, stop), (stop, stop), (stop, stop)]),
         ];
         for (trouble, verdicts) in rows {
-            for (repeatable, expected) in verdicts {
-                let got = verdict(trouble, repeatable, FIRST, &Retries::default());
-                assert_eq!(got, expected, "{trouble:?} {repeatable:?}");
+            for (repeatable, (alone, with_another)) in
+                [Yes, WithoutEffect, Unsent].into_iter().zip(verdicts)
+            {
+                for (elsewhere, expected) in
+                    [(Elsewhere::None, alone), (Elsewhere::Some, with_another)]
+                {
+                    let tries = (FIRST, elsewhere);
+                    let got = verdict(trouble, repeatable, tries, &Retries::default());
+                    assert_eq!(got, expected, "{trouble:?} {repeatable:?} {elsewhere:?}");
+                }
             }
         }
     }
@@ -259,18 +351,22 @@ mod tests {
             attempts: 3,
             ..FIRST
         };
-        assert_eq!(
-            verdict(Trouble::Unreachable, Repeatable::Yes, third, &settings),
-            Verdict::Stop
-        );
+        for elsewhere in [Elsewhere::None, Elsewhere::Some] {
+            let tries = (third, elsewhere);
+            assert_eq!(
+                verdict(Trouble::Unreachable, Repeatable::Yes, tries, &settings),
+                Verdict::Stop
+            );
+        }
         let second = Tries {
             attempts: 2,
             stale_repeat: StaleRepeat::Used,
         };
-        let again = verdict(Trouble::StaleUnsent, Repeatable::Yes, second, &settings);
+        let tries = (second, Elsewhere::None);
+        let again = verdict(Trouble::StaleUnsent, Repeatable::Yes, tries, &settings);
         assert_eq!(again, Verdict::Stop);
-        let closed = verdict(Trouble::Closed, Repeatable::Yes, second, &settings);
-        assert_eq!(closed, Verdict::After(Duration::from_millis(100)));
+        let closed = verdict(Trouble::Closed, Repeatable::Yes, tries, &settings);
+        assert_eq!(closed, paused(0, 100));
     }
 
     #[test]
@@ -338,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_budget_allows_a_burst_then_a_tenth() {
-        let budget = Budget::new();
+        let budget = Budget::new(FloatGauge::default());
         assert_eq!((0..20).filter(|_| budget.pay()).count(), 10);
         (0..25).for_each(|_| budget.earn());
         assert_eq!((0..20).filter(|_| budget.pay()).count(), 2);

@@ -1,8 +1,8 @@
 //! The store itself: prepares a request, tries it, says what came of it.
 //!
 //! One request of a client is one request to the origin; a further attempt is made only as
-//! [`crate::retry`] allows, at an endpoint that [`crate::set`] chooses. What one attempt is stands in
-//! [`crate::attempt`]; here is the one place that decides on another.
+//! [`crate::retry`] allows, at an endpoint that [`crate::set`] chooses. What one attempt is stands
+//! in [`crate::attempt`]; here is the one place that decides on another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,8 @@ use crate::{
     operator::OriginOperator,
     payload,
     pool::Want,
-    retry::{self, StaleRepeat, Tries, Trouble, Verdict},
+    resolve::{Resolve, SystemResolver},
+    retry::{self, Elsewhere, Price, StaleRepeat, Tries, Trouble, Verdict},
     set::EndpointSet,
     settings::{CredentialsSource, OriginSettings, PayloadSigning, Retries, SettingsError},
     upload::Upload,
@@ -31,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub struct OriginStore {
     set: Arc<EndpointSet>,
-    sender: Sender,
+    sender: Arc<Sender>,
     payload_signing: PayloadSigning,
     retries: Retries,
     budget: retry::Budget,
@@ -39,12 +40,26 @@ pub struct OriginStore {
 
 impl OriginStore {
     /// Makes the store; opens the CA file and the profile files, but no connection to the origin.
-    /// Within a tokio runtime, credentials that expire are asked for in the background.
+    /// Within a tokio runtime, credentials that expire are asked for in the background, and names
+    /// are looked up; else with the first request. What runs in the background ends with the store.
     ///
     /// # Errors
     /// The first fault of the settings ([`OriginSettings::check`] finds all that need no file).
     pub fn new(
         settings: &OriginSettings,
+        clock: Clock,
+        metrics: OriginMetrics,
+    ) -> Result<Self, SettingsError> {
+        Self::with_resolver(settings, Arc::new(SystemResolver), clock, metrics)
+    }
+
+    /// The same, with names resolved by `resolver`.
+    ///
+    /// # Errors
+    /// As [`OriginStore::new`].
+    pub fn with_resolver(
+        settings: &OriginSettings,
+        resolver: Arc<dyn Resolve>,
         clock: Clock,
         metrics: OriginMetrics,
     ) -> Result<Self, SettingsError> {
@@ -59,17 +74,22 @@ impl OriginStore {
                 settings.payload_signing
             }
         };
+        let set = EndpointSet::new(settings, resolver, &metrics)?;
+        let sender = Arc::new(Sender {
+            signatory: Signatory::new(settings, clock.clone(), Arc::clone(&metrics))?,
+            timeouts: settings.timeouts.clone(),
+            probe_timeout: settings.health.probe_timeout,
+            clock,
+            metrics,
+        });
+        set.start(&sender);
+        let budget = retry::Budget::new(sender.metrics.retry_budget.clone());
         Ok(Self {
-            set: EndpointSet::new(settings, &metrics)?,
-            sender: Sender {
-                signatory: Signatory::new(settings, clock.clone(), Arc::clone(&metrics))?,
-                timeouts: settings.timeouts.clone(),
-                clock,
-                metrics,
-            },
+            set,
+            sender,
             payload_signing,
             retries: settings.retries.clone(),
-            budget: retry::Budget::new(),
+            budget,
         })
     }
 
@@ -165,32 +185,41 @@ impl OriginStore {
                 }
                 Err(failure) => failure,
             };
+            avoid.push(endpoint);
+            let elsewhere = if self.set.has_other(&avoid) {
+                Elsewhere::Some
+            } else {
+                Elsewhere::None
+            };
+            let so_far = (tries, elsewhere);
             let verdict =
-                retry::verdict(failure.trouble, prepared.repeatable, tries, &self.retries);
-            let pause = match verdict {
+                retry::verdict(failure.trouble, prepared.repeatable, so_far, &self.retries);
+            let (pause, price) = match verdict {
                 Verdict::Stop => return failure.outcome.into_result(),
                 Verdict::AtOnce => {
-                    self.metrics().retries.stale.inc();
                     tries.stale_repeat = StaleRepeat::Used;
                     // That attempt tells of the connection, not of the origin.
                     tries.attempts -= 1;
                     want = Want::New;
-                    Duration::ZERO
+                    (Duration::ZERO, Price::Free)
                 }
-                Verdict::After(bound) => {
-                    let pause = bound.mul_f64(fastrand::f64());
-                    if Instant::now() + pause >= deadline || !self.budget.pay() {
-                        return failure.outcome.into_result();
-                    }
-                    self.count_retry(failure.trouble);
-                    pause
+                Verdict::Elsewhere(price) => (Duration::ZERO, price),
+                Verdict::After { at_least, jitter } => {
+                    (at_least + jitter.mul_f64(fastrand::f64()), Price::Paid)
                 }
             };
+            let is_affordable = match price {
+                Price::Free => true,
+                Price::Paid => self.budget.pay(),
+            };
+            if Instant::now() + pause >= deadline || !is_affordable {
+                return failure.outcome.into_result();
+            }
+            self.count_retry(failure.trouble);
             failure.outcome.discard().await;
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            avoid.push(endpoint);
             picked = self.set.choose(&avoid).await?;
         }
     }
@@ -199,8 +228,13 @@ impl OriginStore {
         let retries = &self.metrics().retries;
         match trouble {
             Trouble::StaleUnsent | Trouble::StaleClosed => retries.stale.inc(),
-            Trouble::Unreachable | Trouble::Closed | Trouble::Final => retries.unreachable.inc(),
+            Trouble::Unreachable
+            | Trouble::Unanswered
+            | Trouble::Closed
+            | Trouble::Silent
+            | Trouble::Final => retries.unreachable.inc(),
             Trouble::SlowDown(_) => retries.slow_down.inc(),
+            Trouble::ServerError => retries.server_error.inc(),
         };
     }
 

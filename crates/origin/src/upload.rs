@@ -30,7 +30,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::payload::Plan;
+use crate::{payload::Plan, rate::Throttle};
 
 /// A payload, shared between the attempt and hyper.
 #[derive(Debug)]
@@ -77,6 +77,7 @@ struct State {
     waiting: Waiting,
     sent_bytes: u64,
     fault: Option<Error>,
+    throttle: Option<Throttle>,
     /// Wakes whoever sends, when the upload is abandoned.
     waker: Option<Waker>,
 }
@@ -110,6 +111,7 @@ impl Upload {
             waiting: Waiting::Origin(Instant::now()),
             sent_bytes: 0,
             fault: None,
+            throttle: None,
             waker: None,
         };
         Arc::new(Self {
@@ -121,13 +123,15 @@ impl Upload {
     }
 
     /// Prepares to send with this framing, if the payload is chunked: that of one attempt, whose
-    /// signature it goes on from. What was read from already stays as it is.
-    pub(crate) fn begin(&self, framing: Option<Framing>) {
+    /// signature it goes on from, at the rate of its endpoint. What was read from already stays as
+    /// it is.
+    pub(crate) fn begin(&self, framing: Option<Framing>, throttle: Option<Throttle>) {
         let mut state = self.state.lock();
         if state.phase != Phase::Untouched {
             return;
         }
         state.waiting = Waiting::Origin(Instant::now());
+        state.throttle = throttle;
         state.coding = match framing {
             Some(framing) => Coding::Chunked(Box::new(Encoder::new(
                 framing,
@@ -296,6 +300,14 @@ impl HttpBody for Outgoing {
             Phase::Finished => return Poll::Ready(None),
             Phase::Untouched | Phase::Sending => state.phase = Phase::Sending,
         }
+        if let Some(throttle) = &mut state.throttle
+            && throttle.poll_ready(cx).is_pending()
+        {
+            // Neither is to blame, so no clock runs, as while the client is waited for.
+            state.waiting = Waiting::Client;
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
         let piece = match state.poll_piece(cx) {
             Poll::Ready(Ok(piece)) => piece,
             Poll::Ready(Err(fault)) => {
@@ -309,7 +321,11 @@ impl HttpBody for Outgoing {
                 return Poll::Pending;
             }
         };
-        state.sent_bytes += piece.as_ref().map_or(0, Bytes::len) as u64;
+        let piece_bytes = piece.as_ref().map_or(0, Bytes::len);
+        state.sent_bytes += piece_bytes as u64;
+        if let Some(throttle) = &state.throttle {
+            throttle.pass(piece_bytes);
+        }
         if state.is_over() {
             state.phase = Phase::Finished;
             state.waiting = Waiting::Answer(Instant::now());

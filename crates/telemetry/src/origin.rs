@@ -12,9 +12,22 @@
 //! | `forebay_origin_connect_errors_total` | |
 //! | `forebay_origin_pool_waits_total` | requests that waited because all connections were in use |
 //! | `forebay_origin_credential_errors_total` | refreshes of credentials that failed |
+//! | `forebay_origin_retry_budget` (gauge) | retries that may be paid for at this moment |
+//! | `forebay_origin_read_backs_total` | `result`: what became of writes of unknown outcome |
+//! | `forebay_origin_lookup_errors_total` | names that could not be resolved |
+//! | `forebay_origin_endpoint_attempts_total` | `endpoint`, `outcome` |
+//! | `forebay_origin_endpoint_ejections_total` | `endpoint` |
+//! | `forebay_origin_endpoint_up`, `forebay_origin_endpoint_in_flight` (gauges) | `endpoint` |
+//! | `forebay_origin_endpoint_requests_max` (gauge) | `endpoint`; adapts to 503 |
+//! | `forebay_origin_endpoint_first_byte_average_seconds` (gauge) | `endpoint` |
 //!
 //! Every counter is found when the struct is made, so none is looked up on a request's way.
 
+mod endpoints;
+
+use std::sync::atomic::AtomicU64;
+
+pub use endpoints::{EndpointFamilies, EndpointMetrics};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -25,6 +38,9 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+
+/// A gauge of a number that is not whole.
+pub type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Counters of one origin; clones count together.
 #[derive(Debug, Clone)]
@@ -55,6 +71,14 @@ pub struct OriginMetrics {
     pub pool_waits: Counter,
     /// Refreshes of credentials that failed.
     pub credential_errors: Counter,
+    /// Retries that may be paid for at this moment.
+    pub retry_budget: FloatGauge,
+    /// Writes of unknown outcome that were read back.
+    pub read_backs: ReadBacks,
+    /// Names that could not be resolved.
+    pub lookup_errors: Counter,
+    /// Counters of each endpoint.
+    pub endpoints: EndpointFamilies,
     families: Families,
 }
 
@@ -86,10 +110,24 @@ pub struct RetryReasons {
     pub unreachable: Counter,
     /// 503: refused without effect.
     pub slow_down: Counter,
+    /// 500, 502 or 504, and another endpoint to ask.
+    pub server_error: Counter,
+}
+
+/// Writes of unknown outcome, by what reading back told.
+#[derive(Debug, Clone)]
+pub struct ReadBacks {
+    /// They had happened.
+    pub happened: Counter,
+    /// They had not, and were sent again.
+    pub repeated: Counter,
+    /// It could not be told.
+    pub unknown: Counter,
 }
 
 #[derive(Debug, Clone)]
 struct Families {
+    read_backs: Family<ResultLabel, Counter>,
     requests: Family<OutcomeLabel, Counter>,
     first_byte: Family<EffectLabel, Histogram, fn() -> Histogram>,
     retries: Family<ReasonLabel, Counter>,
@@ -98,6 +136,11 @@ struct Families {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -117,6 +160,12 @@ impl OriginMetrics {
             requests: Family::default(),
             first_byte: Family::new_with_constructor(first_byte_histogram),
             retries: Family::default(),
+            read_backs: Family::default(),
+        };
+        let read_back = |result| {
+            families
+                .read_backs
+                .get_or_create_owned(&ResultLabel { result })
         };
         let outcome = |outcome| {
             families
@@ -149,6 +198,7 @@ impl OriginMetrics {
                 stale: reason("stale"),
                 unreachable: reason("unreachable"),
                 slow_down: reason("slow_down"),
+                server_error: reason("server_error"),
             },
             sent_bytes: Counter::default(),
             received_bytes: Counter::default(),
@@ -159,6 +209,14 @@ impl OriginMetrics {
             connect_errors: Counter::default(),
             pool_waits: Counter::default(),
             credential_errors: Counter::default(),
+            retry_budget: Gauge::default(),
+            read_backs: ReadBacks {
+                happened: read_back("happened"),
+                repeated: read_back("repeated"),
+                unknown: read_back("unknown"),
+            },
+            lookup_errors: Counter::default(),
+            endpoints: EndpointFamilies::default(),
             families,
         }
     }
@@ -170,6 +228,7 @@ impl OriginMetrics {
             requests,
             first_byte,
             retries,
+            read_backs,
         } = self.families.clone();
         registry.register("requests", "Requests by how they ended", requests);
         registry.register(
@@ -215,6 +274,22 @@ impl OriginMetrics {
             "Refreshes of credentials that failed",
             self.credential_errors.clone(),
         );
+        registry.register(
+            "retry_budget",
+            "Retries that may be paid for at this moment",
+            self.retry_budget.clone(),
+        );
+        registry.register(
+            "read_backs",
+            "Writes of unknown outcome by what reading back told",
+            read_backs,
+        );
+        registry.register(
+            "lookup_errors",
+            "Names that could not be resolved",
+            self.lookup_errors.clone(),
+        );
+        self.endpoints.register(registry);
     }
 }
 
@@ -240,6 +315,9 @@ mod tests {
         metrics.register(&mut registry);
         metrics.requests.busy.inc();
         metrics.retries.stale.inc_by(2);
+        metrics.endpoints.endpoint("http://a").unreachable.inc();
+        metrics.endpoints.endpoint("http://b").answered.inc();
+        metrics.endpoints.forget("http://b");
         metrics.first_byte_write.observe(0.001);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
@@ -248,11 +326,14 @@ mod tests {
             "forebay_origin_retries_total{reason=\"stale\"} 2",
             "forebay_origin_first_byte_seconds_count{effect=\"write\"} 1",
             "forebay_origin_sent_bytes_total 0",
+            "forebay_origin_read_backs_total{result=\"unknown\"} 0",
+            "forebay_origin_endpoint_attempts_total{endpoint=\"http://a\",outcome=\"unreachable\"} 1",
         ] {
             assert!(
                 text.lines().any(|l| l == line),
                 "{line} is missing in\n{text}"
             );
         }
+        assert!(!text.contains("http://b"), "{text}");
     }
 }
