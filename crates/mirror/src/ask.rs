@@ -199,14 +199,12 @@ impl Asker {
         let mut answer = std::pin::pin!(store.call(request));
         let response = loop {
             let before = progress.steps();
-            match tokio::time::timeout(self.timeout, &mut answer).await {
-                Ok(answer) => break answer?,
-                Err(_) => {
-                    let is_waiting = progress.is_waiting.load(Ordering::Relaxed);
-                    if !is_waiting && progress.steps() == before {
-                        return Err(Trouble::Unknown);
-                    }
-                }
+            if let Ok(answer) = tokio::time::timeout(self.timeout, &mut answer).await {
+                break answer?;
+            }
+            let is_waiting = progress.is_waiting.load(Ordering::Relaxed);
+            if !is_waiting && progress.steps() == before {
+                return Err(Trouble::Unknown);
             }
         };
         let response = self.judged(response).await?;

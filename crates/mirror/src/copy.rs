@@ -2,8 +2,8 @@
 //!
 //! The source is asked what it has; nothing there means that the target's is deleted. Else the
 //! bytes stream from a GET of the source into a PUT of the target, a piece at a time, pinned to the
-//! version that was seen (`If-Match`), with headers, user metadata, tags and checksum; and what came
-//! of it is compared with what was to come.
+//! version that was seen (`If-Match`), with headers, user metadata, tags and checksum; and what
+//! came of it is compared with what was to come.
 //!
 //! An object of parts is written in parts of the same sizes, so that its tag (`…-N`) comes out
 //! equal: a GET of part *n* tells the size of the part and brings it. Where the source does not

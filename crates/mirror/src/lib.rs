@@ -5,30 +5,51 @@
 //!
 //! | module | step |
 //! |---|---|
-//! | `mirror` | the store: what all parts share, and which operation goes which way |
-//! | `members` | who they are, how they answer, who is asked first |
+//! | `layer` | which operation goes which way |
+//! | `ledger` | what a write leaves in the journal, and when it may be acknowledged (pure) |
 //! | `journal` | which members lack the last state of which keys, and what was under way |
-//! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
-//! | `ask`, `copy` | what the mirror itself asks members; one key from one to another |
+//! | `write`, `round`, `tee` | a write of a key: intent, all members at once, a body for each |
+//! | `send` | one request at one member |
+//! | `settle` | what came of a write whose gateway ended |
+//! | `buckets`, `many` | writes of buckets; deletes of many keys |
+//! | `read` | reads, and how they fall back |
 //! | `lists` | listings that are right whichever member answers |
+//! | `repair` | beside all requests: members that lack something are brought up to date |
+//! | `ask`, `copy` | what the mirror itself asks members; one key from one to another |
+//! | `mirror`, `members` | what all of these share; who the members are, and how they answer |
+//! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
 //! | `operate` | what an operator asks |
 //!
 //! What is promised to clients is in docs/semantics.md.
 
-#![allow(dead_code, unused_imports, reason = "the write path comes next")]
+#![allow(dead_code, reason = "uploads and comparisons come next")]
 
 mod ask;
+mod buckets;
 mod copy;
 mod journal;
+mod layer;
+mod ledger;
 mod lists;
 mod locks;
+mod many;
 mod members;
 mod mirror;
 mod operate;
+mod read;
+mod repair;
+mod request;
 #[cfg(test)]
 mod rig;
+mod round;
+mod send;
 mod settings;
+mod settle;
 mod tasks;
+mod tee;
+#[cfg(test)]
+mod tests;
+mod write;
 
 use std::sync::Arc;
 
@@ -37,9 +58,10 @@ use forebay_store::{Budget, Clock, Store};
 use forebay_telemetry::mirror::MirrorMetrics;
 
 pub use forebay_native::hot::Space;
+pub use layer::MirrorStore;
 pub use members::MEMBERS_MAX;
-pub use mirror::MirrorStore;
 pub use operate::{MemberState, MemberStatus, MirrorOperator, MirrorStatus};
+pub use repair::{Repairer, Turn};
 pub use settings::MirrorSettings;
 
 /// What a mirror is made of.

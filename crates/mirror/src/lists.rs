@@ -19,13 +19,13 @@ use forebay_s3::{
     operation::{Listing, Operation},
     uri,
 };
-use forebay_store::{Body, Error, PayloadProof, Query, Request, Response};
-use http::Method;
+use forebay_store::{Body, Error, Query, Request, Response};
 
 use crate::{
     journal::Subject,
     members::{MemberId, MemberSet},
     mirror::Shared,
+    request::Head,
 };
 
 mod buckets;
@@ -71,9 +71,10 @@ pub(crate) async fn list(
     kind: Kind,
     listing: &Listing,
 ) -> Result<Response, Error> {
-    let Some(asked) = Asked::read(&request, kind, listing)? else {
+    let (head, _) = Head::split(request);
+    let Some(asked) = Asked::read(&head, kind, listing)? else {
         // Something is wrong with it, or nothing is asked for: any member says so.
-        return as_it_stands(shared, request, listing).await;
+        return as_it_stands(shared, &head, listing).await;
     };
     let mut position = asked.position.clone();
     loop {
@@ -83,7 +84,13 @@ pub(crate) async fn list(
             Said::Listed(listed) => listed,
             Said::Refused(response) => return Ok(response),
         };
-        let mut page = overlaid(shared, &asked, (&lacks, base), &listed).await?;
+        let mut page = overlaid(
+            shared,
+            &asked,
+            (&lacks, base),
+            (&listed.items, listed.is_truncated),
+        )
+        .await?;
         page.is_plain &= position == asked.position;
         match &page.next {
             // A client that goes on after the last key of a page needs one.
@@ -118,15 +125,11 @@ fn nobody() -> Error {
 }
 
 /// Passes a listing on as it is.
-async fn as_it_stands(
-    shared: &Shared,
-    request: Request,
-    listing: &Listing,
-) -> Result<Response, Error> {
+async fn as_it_stands(shared: &Shared, head: &Head, listing: &Listing) -> Result<Response, Error> {
     let members = bucket_members(shared, listing).await?;
     let mut failed = None;
     for member in shared.members.by_promise(members) {
-        match shared.ask(member, copy_of(&request)).await {
+        match shared.ask(member, head.with(Body::empty())).await {
             Ok(response) => return Ok(response),
             Err(refused @ Error::Refused(_)) => return Err(refused),
             Err(error) => failed = Some(error),
@@ -188,9 +191,9 @@ async fn overlaid(
     shared: &Arc<Shared>,
     asked: &Asked<'_>,
     (lacks, base): (&Lacks, MemberId),
-    listed: &Listed,
+    (listed, is_truncated): (&[Item], bool),
 ) -> Result<Page, Error> {
-    let end = listed.items.last().filter(|_| listed.is_truncated);
+    let end = listed.last().filter(|_| is_truncated);
     let end = end.map(Item::position);
     // What the entries that were read do not cover is left to the next page.
     let end = match (end, lacks.horizon.clone()) {
@@ -198,7 +201,7 @@ async fn overlaid(
         (a, b) => a.or(b),
     };
     let says = lacks.told(shared, base, end.as_ref()).await?;
-    let mut page = Page::of(&listed.items, end, &asked.terms, says);
+    let mut page = Page::of(listed, end, &asked.terms, says);
     for prefix in page.take_doubtful() {
         if !lives(shared, asked, &prefix).await? {
             page.remove_prefix(&prefix);
@@ -214,7 +217,7 @@ async fn lives(shared: &Arc<Shared>, asked: &Asked<'_>, prefix: &str) -> Result<
         bucket: asked.bucket.clone(),
         prefix: prefix.to_owned(),
     };
-    let mut request = copy_of(asked.as_sent);
+    let mut request = asked.as_sent.with(Body::empty());
     request.operation = Operation::ListObjectsV2(listing.clone());
     request.query = Query::new(format!("list-type=2&prefix={}", uri::encode_query(prefix)));
     let answer = Box::pin(list(shared, request, Kind::V2, &listing)).await?;
@@ -228,17 +231,4 @@ async fn lives(shared: &Arc<Shared>, asked: &Asked<'_>, prefix: &str) -> Result<
         .children
         .iter()
         .any(|child| child.name == "Contents"))
-}
-
-/// A request without its body, of which a listing has none.
-fn copy_of(request: &Request) -> Request {
-    Request {
-        operation: request.operation.clone(),
-        method: Method::GET,
-        headers: request.headers.clone(),
-        query: request.query.clone(),
-        body: Body::empty(),
-        payload_proof: PayloadProof::None,
-        caller: request.caller.clone(),
-    }
 }

@@ -90,6 +90,11 @@ impl Locks {
         }
     }
 
+    /// Names this life of this gateway.
+    pub(crate) fn holder(&self) -> &Bytes {
+        &self.holder
+    }
+
     /// Waits for the lock of a key.
     ///
     /// # Errors

@@ -8,10 +8,11 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use forebay_store::Store;
+use forebay_store::{Clock, Store};
+use parking_lot::Mutex;
 
 /// Members of one mirror at most: their sets are 16 bits, and every write goes to each of them.
 pub const MEMBERS_MAX: usize = 16;
@@ -20,6 +21,9 @@ pub const MEMBERS_MAX: usize = 16;
 const FAILURES_MAX: u32 = 3;
 /// Weight of the newest time to first byte in the average, as a divisor; a guess.
 const NEWEST_WEIGHT: u64 = 8;
+/// Time after which an average counts for half, so that a member which was slow once is asked
+/// again; a guess.
+const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// A member, by its place in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +101,7 @@ impl FromIterator<MemberId> for MemberSet {
 /// All members of a mirror.
 pub(crate) struct Members {
     all: Vec<Member>,
+    clock: Clock,
 }
 
 /// One of them.
@@ -107,8 +112,17 @@ pub(crate) struct Member {
     requests: AtomicU64,
     failures: AtomicU64,
     in_flight: AtomicUsize,
-    /// Average time to first byte, microseconds; zero before the first.
-    first_byte_us: AtomicU64,
+    first_byte: Mutex<FirstByte>,
+    clock: Clock,
+}
+
+/// The average time to first byte of a member.
+#[derive(Default)]
+struct FirstByte {
+    /// Microseconds; zero before the first.
+    average_us: u64,
+    /// When it was last measured.
+    at: Option<Instant>,
 }
 
 /// How an attempt at a member ended, as far as its health goes.
@@ -134,7 +148,7 @@ impl Drop for Attempt<'_> {
 }
 
 impl Members {
-    pub(crate) fn new(members: Vec<(String, Arc<dyn Store>)>) -> Self {
+    pub(crate) fn new(members: Vec<(String, Arc<dyn Store>)>, clock: Clock) -> Self {
         let member = |(name, store)| Member {
             name,
             store,
@@ -142,10 +156,12 @@ impl Members {
             requests: AtomicU64::default(),
             failures: AtomicU64::default(),
             in_flight: AtomicUsize::default(),
-            first_byte_us: AtomicU64::default(),
+            first_byte: Mutex::default(),
+            clock: clock.clone(),
         };
         Self {
             all: members.into_iter().map(member).collect(),
+            clock,
         }
     }
 
@@ -176,8 +192,9 @@ impl Members {
 
     /// These, the one from which an answer is expected first at the front.
     pub(crate) fn by_promise(&self, members: MemberSet) -> Vec<MemberId> {
+        let now = self.clock.now();
         let mut ordered: Vec<MemberId> = members.iter().collect();
-        ordered.sort_by_cached_key(|member| self.get(*member).promise());
+        ordered.sort_by_cached_key(|member| self.get(*member).promise(now));
         ordered
     }
 }
@@ -206,16 +223,20 @@ impl Member {
     }
 
     /// Takes in how long a first byte took.
-    pub(crate) fn took(&self, first_byte: Duration) {
-        let newest = u64::try_from(first_byte.as_micros()).unwrap_or(u64::MAX / 2);
-        let before = self.first_byte_us.load(Ordering::Relaxed);
-        let average = if before == 0 {
+    pub(crate) fn took(&self, time: Duration) {
+        let now = self.clock.now();
+        let newest = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2);
+        let mut first_byte = self.first_byte.lock();
+        let before = first_byte.average_us;
+        let average = if first_byte.at.is_none() {
             newest
         } else {
             before - before / NEWEST_WEIGHT + newest / NEWEST_WEIGHT
         };
-        // Two at once may lose one of them, which an average can bear.
-        self.first_byte_us.store(average.max(1), Ordering::Relaxed);
+        *first_byte = FirstByte {
+            average_us: average.max(1),
+            at: Some(now),
+        };
     }
 
     pub(crate) fn is_down(&self) -> bool {
@@ -231,22 +252,28 @@ impl Member {
     }
 
     /// Smaller is better. A member that was never asked is asked first.
-    fn promise(&self) -> u64 {
+    fn promise(&self, now: Instant) -> u64 {
         let in_flight = self.in_flight.load(Ordering::Relaxed) as u64;
-        let first_byte_us = self.first_byte_us.load(Ordering::Relaxed);
-        first_byte_us.saturating_mul(in_flight + 1)
+        let first_byte = self.first_byte.lock();
+        let idle = first_byte.at.map(|at| now.saturating_duration_since(at));
+        let halvings = idle.unwrap_or_default().as_secs() / HALF_LIFE.as_secs();
+        let average_us = first_byte.average_us >> halvings.min(63);
+        average_us.saturating_mul(in_flight + 1)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use forebay_store::null::NullStore;
 
     use super::*;
 
     fn three() -> Members {
         let member = |name: &str| (name.to_owned(), Arc::new(NullStore::default()) as _);
-        Members::new(["a", "b", "c"].map(member).into())
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH);
+        Members::new(["a", "b", "c"].map(member).into(), clock)
     }
 
     #[test]
@@ -290,21 +317,25 @@ mod tests {
     #[test]
     fn the_quick_and_idle_are_asked_first() {
         let members = three();
-        let took = |at, ms| members.get(MemberId(at)).took(Duration::from_millis(ms));
+        let took = |at, ms| {
+            let member = members.get(MemberId(at));
+            member.took(Duration::from_millis(ms));
+        };
         took(0, 20);
         took(1, 10);
         took(2, 15);
         let order = || {
-            members
-                .by_promise(members.set())
-                .iter()
-                .map(|m| m.0)
-                .collect::<Vec<_>>()
+            let ordered = members.by_promise(members.set());
+            ordered.iter().map(|m| m.0).collect::<Vec<_>>()
         };
         assert_eq!(order(), [1, 2, 0]);
         let busy = members.get(MemberId(1)).attempt();
         assert_eq!(order(), [2, 0, 1]);
         drop(busy);
         assert_eq!(order(), [1, 2, 0]);
+        members.clock.advance(HALF_LIFE * 2);
+        took(1, 10);
+        took(2, 15);
+        assert_eq!(order(), [0, 1, 2], "the slow one is asked again");
     }
 }

@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forebay_s3::time;
 use forebay_store::Error;
 
-use crate::{journal::Standing, members::MemberId, mirror::Shared};
+use crate::{journal::Standing, members::MemberId, mirror::Shared, repair::Repairer};
 
 /// A handle for whoever operates a mirror.
 #[derive(Clone)]
 pub struct MirrorOperator {
     pub(crate) shared: Arc<Shared>,
+    repairer: Arc<Repairer>,
 }
 
 /// How a mirror stands.
@@ -67,44 +67,83 @@ impl MemberState {
 }
 
 impl MirrorOperator {
+    pub(crate) fn new(shared: Arc<Shared>, repairer: Arc<Repairer>) -> Self {
+        Self { shared, repairer }
+    }
+
     /// How the mirror stands.
     ///
     /// # Errors
     /// The journal's own.
     pub async fn status(&self) -> Result<MirrorStatus, Error> {
-        let shared = &self.shared;
-        let mut members = Vec::with_capacity(shared.members.count());
-        for member in shared.members.set().iter() {
-            members.push(self.member(member).await?);
-        }
-        Ok(MirrorStatus {
-            members,
-            journal_keys: shared.journal.keys().await?,
-            writes_min: shared.writes_min,
-        })
+        status(&self.shared).await
     }
 
-    async fn member(&self, id: MemberId) -> Result<MemberStatus, Error> {
-        let shared = &self.shared;
-        let member = shared.members.get(id);
-        let pending_keys = shared.journal.pending(id).await?;
-        let state = match shared.standing(id) {
-            _ if member.is_down() => MemberState::Down,
-            Standing::Whole(_) | Standing::Comparing(_) => MemberState::Comparing,
-            Standing::Known if pending_keys > 0 => MemberState::Behind,
-            Standing::Known => MemberState::Up,
-        };
-        let now_ms = time::unix_millis(shared.clock.wall());
-        let oldest_pending = shared
-            .oldest_ms(id)
-            .map(|at_ms| Duration::from_millis(u64::try_from(now_ms - at_ms).unwrap_or(0)));
-        Ok(MemberStatus {
-            name: member.name.clone(),
-            state,
-            pending_keys,
-            oldest_pending,
-            requests: member.requests(),
-            failures: member.failures(),
-        })
+    /// Lets repair try again at once whatever waits after a failure.
+    pub fn retry(&self) {
+        self.repairer.forget_waits();
     }
+
+    /// Ends the mirror's work: waits for writes that are not done at all members yet, and lets
+    /// another gateway repair. Whether all writes were done in time; the journal knows the rest.
+    ///
+    /// # Errors
+    /// The journal's own.
+    pub async fn stop(&self, time_max: Duration) -> Result<bool, Error> {
+        let is_done = self.shared.tasks.finish(time_max).await;
+        self.repairer.release().await?;
+        Ok(is_done)
+    }
+}
+
+async fn status(shared: &Shared) -> Result<MirrorStatus, Error> {
+    let mut members = Vec::with_capacity(shared.members.count());
+    for member in shared.members.set().iter() {
+        members.push(status_of(shared, member).await?);
+    }
+    Ok(MirrorStatus {
+        members,
+        journal_keys: shared.journal.keys().await?,
+        writes_min: shared.writes_min,
+    })
+}
+
+async fn status_of(shared: &Shared, id: MemberId) -> Result<MemberStatus, Error> {
+    let member = shared.members.get(id);
+    let pending_keys = shared.journal.pending(id).await?;
+    let state = match shared.standing(id) {
+        _ if member.is_down() => MemberState::Down,
+        Standing::Whole(_) | Standing::Comparing(_) => MemberState::Comparing,
+        Standing::Known if pending_keys > 0 => MemberState::Behind,
+        Standing::Known => MemberState::Up,
+    };
+    let now_ms = shared.now_ms();
+    let age = |at_ms| Duration::from_millis(u64::try_from(now_ms - at_ms).unwrap_or(0));
+    Ok(MemberStatus {
+        name: member.name.clone(),
+        state,
+        pending_keys,
+        oldest_pending: shared.oldest_ms(id).map(age),
+        requests: member.requests(),
+        failures: member.failures(),
+    })
+}
+
+/// Shows in the metrics how the mirror stands.
+///
+/// # Errors
+/// The journal's own.
+pub(crate) async fn publish(shared: &Shared) -> Result<(), Error> {
+    let status = status(shared).await?;
+    let metrics = &shared.metrics;
+    let mut oldest = Duration::ZERO;
+    for member in status.members {
+        metrics.set_state(&member.name, member.state.number());
+        let pending = i64::try_from(member.pending_keys).unwrap_or(i64::MAX);
+        metrics.set_pending(&member.name, pending);
+        oldest = oldest.max(member.oldest_pending.unwrap_or_default());
+    }
+    let seconds = i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX);
+    metrics.oldest_pending.set(seconds);
+    Ok(())
 }

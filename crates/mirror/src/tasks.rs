@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::task::JoinSet;
 
 /// Owns tasks, and awaits them.
 #[derive(Default)]
@@ -31,6 +31,3 @@ impl Tasks {
         tokio::time::timeout(time_max, all).await.is_ok()
     }
 }
-
-/// What a task sends back, once.
-pub(crate) type Answer<T> = oneshot::Sender<T>;

@@ -19,7 +19,7 @@ const PART_BYTES_MAX: u64 = 5 << 30;
 /// S3: "Maximum number of parts per upload: 10,000".
 const PARTS_MAX: u64 = 10_000;
 /// Sizes in MiB that clients use, the likeliest first: what AWS's SDKs and tools, rclone, s5cmd,
-/// MinIO's client and Hadoop have as their defaults, and round numbers.
+/// `MinIO`'s client and Hadoop have as their defaults, and round numbers.
 const USUAL_MIB: [u64; 12] = [8, 5, 16, 64, 50, 10, 32, 100, 128, 256, 512, 1024];
 const MIB: u64 = 1 << 20;
 

@@ -23,6 +23,8 @@ pub(crate) struct Intent {
     pub(crate) lead: MemberId,
     /// What kind of write it is.
     pub(crate) kind: WriteKind,
+    /// When it began, Unix milliseconds.
+    pub(crate) sent_ms: i64,
 }
 
 /// Kinds of writes, as far as one can tell by a state whether it happened.
@@ -75,6 +77,7 @@ impl Entry {
             intent: self.intent.map(|intent| WrittenIntent {
                 lead: name(intent.lead),
                 kind: intent.kind,
+                sent_ms: intent.sent_ms,
             }),
             owed: self
                 .owed
@@ -112,6 +115,7 @@ impl Entry {
             Some(Intent {
                 lead,
                 kind: intent.kind,
+                sent_ms: intent.sent_ms,
             })
         });
         Ok(Self {
@@ -136,6 +140,8 @@ struct Written {
 struct WrittenIntent {
     lead: String,
     kind: WriteKind,
+    #[serde(rename = "sent")]
+    sent_ms: i64,
 }
 
 #[derive(Serialize, Deserialize)]

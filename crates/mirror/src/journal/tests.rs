@@ -13,7 +13,8 @@ use super::*;
 
 fn members() -> Arc<Members> {
     let member = |name: &str| (name.to_owned(), Arc::new(NullStore::default()) as _);
-    Arc::new(Members::new(["a", "b", "c"].map(member).into()))
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH);
+    Arc::new(Members::new(["a", "b", "c"].map(member).into(), clock))
 }
 
 fn parts() -> Parts {
@@ -47,6 +48,7 @@ fn intent(at_ms: i64, lead: u8) -> Entry {
         intent: Some(Intent {
             lead: MemberId(lead),
             kind: WriteKind::Put,
+            sent_ms: at_ms,
         }),
         owed: Vec::new(),
     }
@@ -159,6 +161,7 @@ async fn entries_are_written_as_the_page_of_formats_says() {
     entry.intent = Some(Intent {
         lead: MemberId(0),
         kind: WriteKind::Delete,
+        sent_ms: 1_700_000_000_456,
     });
     swap(&journal, &object("dir/k"), Some(entry.clone())).await;
     journal
@@ -172,7 +175,7 @@ async fn entries_are_written_as_the_page_of_formats_says() {
         .map(|entry| (&entry.name[..], &entry.value[..]))
         .collect();
     let text = concat!(
-        r#"{"at":1700000000123,"intent":{"lead":"a","kind":"delete"},"#,
+        r#"{"at":1700000000123,"intent":{"lead":"a","kind":"delete","sent":1700000000456},"#,
         r#""owed":[{"member":"b"},{"member":"c","doubt":1700000060000}]}"#
     );
     let place = b"mirror/m\0q\0\0\x01\x8b\xcf\xe5\x68\x7bbucket\0dir/k";
@@ -191,7 +194,7 @@ async fn entries_are_written_as_the_page_of_formats_says() {
 #[test]
 fn a_member_that_is_configured_no_longer_owes_nothing() {
     let text =
-        br#"{"at":1,"intent":{"lead":"z","kind":"put"},"owed":[{"member":"y"},{"member":"a"}]}"#;
+        br#"{"at":1,"intent":{"lead":"z","kind":"put","sent":1},"owed":[{"member":"y"},{"member":"a"}]}"#;
     let entry = Entry::from_bytes(text, &members()).unwrap();
     assert_eq!(entry.owing(), MemberSet::EMPTY.with(MemberId(0)));
     assert_eq!(entry.intent.unwrap().lead, MemberId(1));

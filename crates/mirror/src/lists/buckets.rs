@@ -17,11 +17,12 @@ use forebay_store::{Body, Error, Query, Request, Response};
 use futures_util::future;
 use http::header;
 
-use super::{LISTING_BYTES_MAX, copy_of, nobody, unreadable};
+use super::{LISTING_BYTES_MAX, nobody, unreadable};
 use crate::{
     journal::Subject,
     members::{MemberId, MemberSet},
     mirror::Shared,
+    request::Head,
 };
 
 /// Elements that are written anew.
@@ -47,12 +48,15 @@ pub(crate) async fn list_buckets(
     request: Request,
 ) -> Result<Response, Error> {
     let page = Page::read(&request.query)?;
-    let mut plain = copy_of(&request);
-    plain.query = Query::default();
+    let (head, _) = Head::split(request);
+    let plain = Head {
+        query: Query::default(),
+        ..head
+    };
     let members = shared.readable();
     let asked = members
         .iter()
-        .map(|member| ask(shared, member, copy_of(&plain)));
+        .map(|member| ask(shared, member, plain.with(Body::empty())));
     let mut all = Vec::new();
     let mut failed = None;
     for answer in future::join_all(asked).await {

@@ -17,10 +17,11 @@ use forebay_store::{Body, Error, Query, Request, Response};
 use http::header;
 
 use super::{
-    Listed, copy_of,
+    Listed,
     page::{Item, Page, Terms},
     unreadable,
 };
+use crate::request::Head;
 
 /// S3: "up to 1,000 key names".
 const ENTRIES_MAX: usize = 1000;
@@ -123,7 +124,7 @@ impl Coding {
 /// What is asked for.
 pub(super) struct Asked<'a> {
     pub(super) kind: Kind,
-    pub(super) as_sent: &'a Request,
+    pub(super) as_sent: &'a Head,
     pub(super) bucket: BucketName,
     pub(super) terms: Terms,
     pub(super) position: Position,
@@ -137,11 +138,11 @@ impl<'a> Asked<'a> {
     /// # Errors
     /// `InvalidArgument` for a token that is none of ours.
     pub(super) fn read(
-        request: &'a Request,
+        head: &'a Head,
         kind: Kind,
         listing: &Listing,
     ) -> Result<Option<Self>, Error> {
-        let query = &request.query;
+        let query = &head.query;
         let coding = query.get("encoding-type");
         let is_known = coding
             .as_deref()
@@ -178,7 +179,7 @@ impl<'a> Asked<'a> {
         };
         Ok(Some(Self {
             kind,
-            as_sent: request,
+            as_sent: head,
             bucket: listing.bucket.clone(),
             coding: Coding::of(coding.as_deref()),
             terms,
@@ -188,7 +189,7 @@ impl<'a> Asked<'a> {
 
     /// The request for a page that begins at these places.
     pub(super) fn request(&self, places: &Places) -> Request {
-        let mut request = copy_of(self.as_sent);
+        let mut request = self.as_sent.with(Body::empty());
         let kept = self.as_sent.query.as_str().split('&').filter(|pair| {
             let name = pair.split('=').next().unwrap_or_default();
             !pair.is_empty() && !self.kind.places().contains(&name)
@@ -339,7 +340,7 @@ fn write_places(out: &mut String, asked: &Asked<'_>, page: &Page) {
     let truncated = if page.next.is_some() { "true" } else { "false" };
     fragments::element(out, "IsTruncated", truncated);
     let coded = |name: &str| asked.coding.apply(name).into_owned();
-    let last = page.items.last_key_value().map(|(name, item)| (name, item));
+    let last = page.items.last_key_value();
     let last = last.filter(|_| page.next.is_some());
     match asked.kind {
         Kind::V1 => {

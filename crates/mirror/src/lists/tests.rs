@@ -173,14 +173,14 @@ async fn listings_are_right_whatever_members_lack() {
             let intent = random.bool().then_some(Intent {
                 lead: MemberId(lead),
                 kind: WriteKind::Put,
+                sent_ms: 0,
             });
             enter(&rig, &key, owed, intent).await;
-            match right {
-                Some(bytes) => drop(put("bucket", &key).body(bytes).expect(200, &model).await),
-                None => {
-                    let request = forebay_store::contract::requests::delete("bucket", &key);
-                    request.expect(204, &model).await;
-                }
+            if let Some(bytes) = right {
+                put("bucket", &key).body(bytes).expect(200, &model).await;
+            } else {
+                let request = forebay_store::contract::requests::delete("bucket", &key);
+                request.expect(204, &model).await;
             }
         }
         for _ in 0..6 {

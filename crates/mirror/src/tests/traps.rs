@@ -1,0 +1,1 @@
+//! Single histories, each of which a mirror could get wrong.
