@@ -42,6 +42,7 @@ mod lane;
 mod relay;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 pub use counts::{Counts, FaultCounts};
 pub use faults::{FaultTexts, Faults, Jitter, Moment};
@@ -50,6 +51,7 @@ use counts::{Counters, add};
 use faults::{Place, Plan};
 use lane::{Pace, Tolls};
 use relay::{End, Relay};
+use workers::Workers;
 
 /// How long the server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,6 +134,31 @@ struct InForce {
     faults: Faults,
     first_request: u64,
     since: Instant,
+    workers: Option<Mutex<Workers>>,
+}
+
+impl InForce {
+    fn new(faults: Faults, first_request: u64) -> Self {
+        let since = Instant::now();
+        let workers = faults
+            .workers
+            .map(|count| Mutex::new(Workers::new(count, since)));
+        Self {
+            faults,
+            first_request,
+            since,
+            workers,
+        }
+    }
+
+    /// When an answer may leave that is there now and is to be held back.
+    fn leaves(&self, hold: Duration) -> Instant {
+        let now = Instant::now();
+        match &self.workers {
+            Some(workers) => workers.lock().take(now, hold),
+            None => now + hold,
+        }
+    }
 }
 
 impl Shared {
@@ -142,11 +169,8 @@ impl Shared {
     fn set_faults(&self, faults: Faults) {
         self.total_up.lock().rate = faults.bandwidth_total;
         self.total_down.lock().rate = faults.bandwidth_total;
-        *self.in_force.write() = Arc::new(InForce {
-            faults,
-            first_request: self.request_count.load(Ordering::Relaxed),
-            since: Instant::now(),
-        });
+        let first_request = self.request_count.load(Ordering::Relaxed);
+        *self.in_force.write() = Arc::new(InForce::new(faults, first_request));
     }
 
     /// What is done to the next request.
@@ -206,11 +230,7 @@ impl Tap {
             head_bytes_max,
             counters: Counters::default(),
             request_count: AtomicU64::new(0),
-            in_force: RwLock::new(Arc::new(InForce {
-                faults: Faults::default(),
-                first_request: 0,
-                since: Instant::now(),
-            })),
+            in_force: RwLock::new(Arc::new(InForce::new(Faults::default(), 0))),
             texts: RwLock::default(),
             total_up: Mutex::default(),
             total_down: Mutex::default(),

@@ -4,8 +4,8 @@
 //! repeats however connections and threads interleave. [`FaultTexts`] is what flags and
 //! `PUT /faults` bring; [`Faults`] is what was checked.
 //!
-//! The line (delay, jitter, bandwidth) is always in force; the faults that strike some requests
-//! are confined to a window of requests or of time where `after` and `for` are given.
+//! The line (delay, jitter, bandwidth, workers) is always in force; the faults that strike some
+//! requests are confined to a window of requests or of time where `after` and `for` are given.
 
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use crate::{
 
 /// Delays beyond this are taken for slips of the pen.
 const TIME_MAX: Duration = Duration::from_hours(1);
+/// More are as good as no limit.
+const WORKERS_MAX: usize = 65_536;
 /// Draws of an exponential distribution end at this many means.
 const EXPONENTIAL_MEANS_MAX: f64 = 10.0;
 
@@ -48,6 +50,11 @@ pub struct FaultTexts {
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth_total: Option<String>,
+    /// Answer as a server of so many workers: each has one request at a time, for as long as its
+    /// answer is held back, and further requests wait for one.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
     /// Share of requests whose answer comes late.
     #[arg(long, value_name = "SHARE", help_heading = "Faults")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +109,8 @@ pub struct Faults {
     pub bandwidth: Option<u64>,
     /// Bytes per second of all connections, each direction.
     pub bandwidth_total: Option<u64>,
+    /// Requests that are answered at a time; `None`: all.
+    pub workers: Option<usize>,
     /// Answers that come late, and by how much.
     pub slow: (Share, Duration),
     /// Answers that stop in mid-body, and for how long.
@@ -187,6 +196,7 @@ impl Faults {
             jitter_shape,
             bandwidth,
             bandwidth_total,
+            workers,
             slow,
             slow_for,
             stall,
@@ -205,6 +215,7 @@ impl Faults {
             jitter: reader.jitter(jitter_shape.as_ref(), jitter_time),
             bandwidth: reader.rate("bandwidth", bandwidth.as_ref()),
             bandwidth_total: reader.rate("bandwidth_total", bandwidth_total.as_ref()),
+            workers: reader.workers(workers.as_ref()),
             slow: (
                 reader.share("slow", slow.as_ref()),
                 reader
@@ -380,6 +391,19 @@ impl Reader {
                 None
             }
         }
+    }
+
+    fn workers(&mut self, text: Option<&String>) -> Option<usize> {
+        let text = text?;
+        let count = text
+            .parse()
+            .ok()
+            .filter(|count| (1..=WORKERS_MAX).contains(count));
+        if count.is_none() {
+            let allowed = format!("1 to {WORKERS_MAX}");
+            self.refuse("workers", text, &allowed, "leave it out for no limit");
+        }
+        count
     }
 
     fn share(&mut self, key: &str, text: Option<&String>) -> Share {

@@ -445,6 +445,30 @@ async fn a_stalled_answer_stops_in_its_body_and_a_slow_one_before_its_head() {
     }
 }
 
+#[tokio::test]
+async fn a_tap_of_one_worker_answers_one_after_another_on_all_connections() {
+    let server = serving(sized(3)).await;
+    let texts = FaultTexts {
+        delay: Some("100ms".to_owned()),
+        workers: Some("1".to_owned()),
+        ..FaultTexts::default()
+    };
+    let tap = tap(server.address, texts).await;
+    let address = tap.address();
+    let began = Instant::now();
+    let asked: Vec<_> = (0..4)
+        .map(|_| tokio::spawn(exchange(address, GET)))
+        .collect();
+    for exchange in asked {
+        assert_eq!(soon(exchange).await.unwrap().0, sized(3));
+    }
+    assert!(
+        began.elapsed() >= Duration::from_millis(400),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
 /// What each of 60 requests meets, one connection each, in order.
 async fn fates(seed: u64) -> Vec<usize> {
     let server = serving(sized(100)).await;

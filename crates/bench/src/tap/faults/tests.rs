@@ -28,6 +28,7 @@ fn everything_wrong_is_told_at_once_with_its_remedy() {
         busy: Some("120%".to_owned()),
         after: Some("soon".to_owned()),
         slow_for: Some("2h".to_owned()),
+        workers: Some("0".to_owned()),
         ..FaultTexts::default()
     };
     let faulty = Faults::check(&texts, "the command line").unwrap_err();
@@ -38,6 +39,7 @@ fn everything_wrong_is_told_at_once_with_its_remedy() {
             "delay",
             "jitter_shape",
             "bandwidth",
+            "workers",
             "slow_for",
             "busy",
             "after"
@@ -74,6 +76,23 @@ fn shares_strike_about_as_often_as_they_say() {
     let slow = plans.iter().filter(|p| p.is_slow).count();
     assert!((900..1100).contains(&busy), "{busy}");
     assert!((4800..5200).contains(&slow), "{slow}");
+}
+
+#[test]
+fn who_is_slow_follows_from_seed_and_number_and_other_seeds_strike_others() {
+    let faults = faults(&[("slow", "1%"), ("slow_for", "1s")]);
+    let slow = |seed: u64| -> std::collections::BTreeSet<u64> {
+        // From the last to the first: what came before a request does not count.
+        let is_slow = |n: &u64| faults.plan(seed, place(*n)).hold == Duration::from_secs(1);
+        (0..100_000).rev().filter(is_slow).collect()
+    };
+    let (first, second) = (slow(1), slow(2));
+    assert!((900..1100).contains(&first.len()), "{}", first.len());
+    assert!((900..1100).contains(&second.len()), "{}", second.len());
+    assert_eq!(first, slow(1));
+    // Ten by chance; neighbouring seeds that struck alike would make endpoints fail together.
+    let both = first.intersection(&second).count();
+    assert!(both < 40, "{both}");
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl Relay {
         };
         let faults = &self.shared.counters.faults;
         if plan.hold > Duration::ZERO {
-            self.down.push(Item::Until(Instant::now() + plan.hold));
+            self.down.push(Item::Until(self.in_force.leaves(plan.hold)));
         }
         if plan.end == Ending::ResetAnswer {
             add(&faults.reset_answer, 1);
