@@ -5,13 +5,12 @@ that is compared stands before the same tap, so that the line is nobody's merit.
 """
 
 import contextlib
-import json
 import subprocess
-import urllib.request
 
 from harness import servers
 
-from . import machine, peers
+from . import machine
+from .tap import Tap
 
 CONFIG = """
 [stores.origin]
@@ -46,15 +45,7 @@ class Line:
         with contextlib.ExitStack() as started:
             self.origin = servers.start_versitygw(directory)
             started.callback(self.origin.stop)
-            self.port, self.stats_port = servers.free_port(), servers.free_port()
-            command = [
-                servers.forebay_binary(), "tap", "--listen", f"127.0.0.1:{self.port}",
-                "--to", f"127.0.0.1:{self.origin.port}", "--seed", "1",
-                "--stats", f"127.0.0.1:{self.stats_port}",
-            ]
-            for name, text in faults.items():
-                command += ["--" + name.replace("_", "-"), text]
-            self.tap = peers.Peer("tap", command, self.port, directory)
+            self.tap = Tap(directory, self.origin.port, **faults)
             started.callback(self.tap.stop)
             self.started = started.pop_all()
 
@@ -74,7 +65,7 @@ class Line:
     def peer(self, start):
         """The way through a peer that `start(directory, port)` puts before the tap."""
         self.directory.chmod(0o755)  # nginx drops its rights before it opens its cache.
-        peer = start(self.directory, self.port)
+        peer = start(self.directory, self.tap.port)
         self.started.callback(peer.stop)
         processes = self._processes(peer=peer.pid)
         return Way(f"http://127.0.0.1:{peer.port}", self.origin.credentials, processes)
@@ -82,7 +73,7 @@ class Line:
     @property
     def url(self):
         """The near end of the line."""
-        return f"http://127.0.0.1:{self.port}"
+        return self.tap.url
 
     def forebay(self, cache):
         """The way through a fresh gateway whose cache layer has these settings."""
@@ -101,16 +92,11 @@ class Line:
 
     def counts(self):
         """What has passed the tap so far."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.stats_port}/") as answer:
-            return json.load(answer)
+        return self.tap.counts()
 
     def set_faults(self, **faults):
         """Replaces what the tap adds to the line."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.stats_port}/faults", method="PUT",
-            data=json.dumps(faults).encode(),
-        )
-        urllib.request.urlopen(request).close()
+        self.tap.set_faults(**faults)
 
     @contextlib.contextmanager
     def counted(self):

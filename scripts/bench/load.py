@@ -1,7 +1,9 @@
 """Runs `forebay bench run` on one way for one round, and reads its results as numbers."""
 
+import collections
 import json
 import subprocess
+import threading
 
 from harness import servers
 
@@ -15,23 +17,30 @@ def keys(size, count, folder="objects"):
     return [f"{PREFIX}/{folder}/{size}/{n // 100:05}/{n:07}" for n in range(count)]
 
 
-def _run(way, words, directory, more, is_failure_a_figure=False):
-    command = [
-        "forebay", "bench", "run", *map(str, words), "--endpoint", f"it={way.url}",
-        "--rounds", "1", "--out", "run.json", *more,
-    ]
-    if key := way.credentials:
-        command += ["--credentials", f"it={key.access_key}:{key.secret_key}"]
+def _run(ways, words, file, more, is_failure_a_figure=False):
+    """Runs `forebay bench run` on ways by their labels, and gives what it wrote into a file."""
+    command = ["forebay", "bench", "run", *map(str, words), "--out", file.name, *more]
+    for label, way in ways.items():
+        command += ["--endpoint", f"{label}={way.url}"]
+        if key := way.credentials:
+            command += ["--credentials", f"{label}={key.access_key}:{key.secret_key}"]
     done = subprocess.run(
-        command, executable=servers.forebay_binary(), cwd=directory, capture_output=True,
+        command, executable=servers.forebay_binary(), cwd=file.parent, capture_output=True,
         text=True, check=False, env=servers.plain_environment(),
     )
-    file = directory / "run.json"
     if done.returncode != 0 and not (is_failure_a_figure and file.exists()):
         raise SystemExit(f"{' '.join(command[3:])}: {done.stdout}{done.stderr}")
-    measured = json.loads(file.read_text())["measurements"]
-    file.unlink()
-    return measured
+    return json.loads(file.read_text())
+
+
+def _one(way, words, directory, more, is_failure_a_figure=False):
+    # Loads may run beside each other.
+    file = directory / f"run-{threading.get_ident()}.json"
+    try:
+        run = _run({"it": way}, words, file, ["--rounds", "1", *more], is_failure_a_figure)
+    finally:
+        file.unlink(missing_ok=True)
+    return run["measurements"]
 
 
 def prepare(line, words):
@@ -41,14 +50,14 @@ def prepare(line, words):
 
 def prepare_at(way, words, directory):
     """Writes what a workload asks for through the way itself."""
-    _run(way, [*words, "--requests", "1"], directory, ["--create-bucket"])
+    _one(way, [*words, "--requests", "1"], directory, ["--create-bucket"])
 
 
 def read_all(way, names, size, directory):
     """Reads each object once."""
     (directory / "keys").write_text("".join(f"{name}\t{size}\n" for name in names))
     words = ["get", "--trace", "keys", "--requests", str(len(names))]
-    _run(way, words, directory, ["--no-prepare"])
+    _one(way, words, directory, ["--no-prepare"])
 
 
 def measure(way, words, directory, seed=1, is_failure_a_figure=False):
@@ -58,7 +67,7 @@ def measure(way, words, directory, seed=1, is_failure_a_figure=False):
     """
     before = way.cpu_seconds()
     more = ["--no-prepare", "--seed", str(seed)]
-    one = _run(way, words, directory, more, is_failure_a_figure)[0]
+    one = _one(way, words, directory, more, is_failure_a_figure)[0]
     after = way.cpu_seconds()
     used = {name: after[name] - before[name] for name in after}
     used["client"] = one["client"]["cpu_seconds"]
@@ -74,6 +83,54 @@ def measure(way, words, directory, seed=1, is_failure_a_figure=False):
         "gateway_cpu_us": used.get("gateway", used.get("peer", 0)) / max(one["requests"], 1) * 1e6,
         "failed": sum(one.get("errors", {}).values()),
     }
+
+
+def count(way, words, directory, seed=1, is_failure_a_figure=False):
+    """Requests of all operations, and how they failed."""
+    more = ["--no-prepare", "--seed", str(seed)]
+    measured = _one(way, words, directory, more, is_failure_a_figure)
+    errors = collections.Counter()
+    for one in measured:
+        errors.update(one.get("errors", {}))
+    return {
+        "requests": sum(one["requests"] for one in measured),
+        "failed": errors.total(), "errors": dict(errors),
+    }
+
+
+def side_by_side(ways, words, file, rounds, seed=1):
+    """Measures ways in turns within each round: `{label: [measurement of each round]}`.
+
+    The run file stays, for charts.
+    """
+    more = ["--no-prepare", "--rounds", str(rounds), "--seed", str(seed)]
+    run = _run(ways, words, file, more, is_failure_a_figure=True)
+    if run["outcome"]["state"] != "complete":
+        raise SystemExit(f"{file.stem}: {run['outcome']}")
+    labels = [endpoint["label"] for endpoint in run["endpoints"]]
+    found = {label: [] for label in labels}
+    for one in run["measurements"]:
+        found[labels[one["endpoint"]]].append(one)
+    return found
+
+
+def quantile_ms(measurements, share):
+    """The quantile of the latencies of several measurements together, in milliseconds.
+
+    Within a bucket it is where its share of the bucket's counts is.
+    """
+    merged = collections.Counter()
+    for one in measurements:
+        for lowest, count in one["latency_ns"]:
+            merged[lowest] += count
+    left = share * sum(merged.values())
+    for lowest, count in sorted(merged.items()):
+        if left <= count:
+            # From 256 on a power of two has 128 buckets (docs/bench-results.md).
+            width = 1 << max(lowest.bit_length() - 8, 0)
+            return (lowest + width * left / count) / 1e6
+        left -= count
+    return 0.0
 
 
 def _percentile(histogram, share):

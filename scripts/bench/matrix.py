@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import servers
 
-from . import figures, peers
+from . import charts, peers
 
 NAME = "matrix"
 READERS = ("forebay", "versitygw proxy", "varnish", "nginx", "versitygw")
@@ -88,14 +88,6 @@ def _command(name, contenders, scale, options, out):
     return [*command, "--rounds", str(options.rounds), "--out", out.name]
 
 
-def _forebay(command, directory, **options):
-    """Runs a command so that what it notes of itself names no place of this machine."""
-    return subprocess.run(
-        command, executable=servers.forebay_binary(), check=True, cwd=directory,
-        env=servers.plain_environment(), **options
-    )
-
-
 def run(directory, options):
     """Measures every workload into a run file, and draws them."""
     directory = Path(directory)
@@ -107,20 +99,19 @@ def run(directory, options):
         for name in WORKLOADS:
             files.append(directory / f"{name}.json")
             command = _command(name, contenders, scale, options, files[-1])
-            _forebay(command, directory)
+            # Named so that what it notes of itself names no place of this machine.
+            subprocess.run(
+                command, executable=servers.forebay_binary(), check=True, cwd=directory,
+                env=servers.plain_environment(),
+            )
     finally:
         _stop(contenders)
     tables = {}
     for file in files:
-        name = file.stem
-        report = ["forebay", "report", file.name]
-        done = _forebay([*report, "--markdown"], directory, capture_output=True, text=True)
-        tables[name] = done.stdout
+        done = charts.report(file, "--markdown", capture_output=True, text=True)
+        tables[file.stem] = done.stdout
         if not options.smoke:
-            charts = figures.FIGURES / name
-            charts.mkdir(parents=True, exist_ok=True)
-            page = figures.FIGURES / f"{name}.html"
-            _forebay([*report, "-o", page, "--svg", charts], directory)
+            charts.draw(file)
     return {"tables": tables, "scale": scale}
 
 
