@@ -42,13 +42,14 @@ check:
 	scripts/tidy
 
 ## The figures of docs/benchmarks.md; `make bench BENCH_ARGS="hit-path"` runs one table of them,
-## BENCH_ARGS="cache" the gates of the cache.
+## BENCH_ARGS="cache", "tier" or "origin" all gates of that.
 bench:
 	scripts/setup bench
 	cargo build --release -p forebay
 	PYTHONPATH=scripts:tests $(PYTHON) -m bench $(BENCH_ARGS)
 
-## The matrix of `bench` and half of the cache's gates, short and with the debug build: that everything works, not how fast.
+## The matrix of `bench`, half of the cache's gates and those of the origin, short and with the debug
+## build: that everything works, not how fast.
 bench-smoke:
 	scripts/setup bench
 	cargo build -p forebay

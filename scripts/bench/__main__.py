@@ -24,6 +24,12 @@ from . import (
     machine,
     matrix,
     memory,
+    mirror_kill,
+    origin_brownout,
+    origin_cost,
+    origin_crowd,
+    origin_slow_one,
+    origin_tail,
     pass_through,
     tier_blocks,
     tier_list,
@@ -36,20 +42,27 @@ CACHE_TABLES = (
     cache_fits, cache_exceeds, cache_blocks, cache_crowd, cache_strict, cache_ahead,
 )
 TIER_TABLES = (tier_small, tier_blocks, tier_list, tier_mover, log_puts)
+ORIGIN_TABLES = (
+    origin_tail, origin_brownout, origin_slow_one, origin_crowd, origin_cost, mirror_kill,
+)
 TABLES = {
     table.NAME: table
     for table in (
-        hit_path, pass_through, memory, cold_read, *CACHE_TABLES, *TIER_TABLES, matrix, client,
+        hit_path, pass_through, memory, cold_read, *CACHE_TABLES, *TIER_TABLES, *ORIGIN_TABLES,
+        matrix, client,
     )
 }
 # Names of several tables.
 GROUPS = {
     "cache": [table.NAME for table in CACHE_TABLES],
     "tier": [table.NAME for table in TIER_TABLES],
+    "origin": [table.NAME for table in ORIGIN_TABLES],
 }
 SECONDS = 3
 # What `--smoke` runs beside the matrix.
-SMOKED = (cache_fits.NAME, cache_blocks.NAME, cache_strict.NAME)
+SMOKED = (
+    cache_fits.NAME, cache_blocks.NAME, cache_strict.NAME, *(table.NAME for table in ORIGIN_TABLES),
+)
 
 
 def _seconds(text):
@@ -66,7 +79,11 @@ def parse_arguments():
     )
     parser.add_argument("--multipart-gib", type=int, default=10, dest="multipart_gib")
     parser.add_argument(
-        "--smoke", action="store_true", help="matrix and cache, short: for function, not figures"
+        "--outage-seconds", type=int, default=30, dest="outage_seconds",
+        help="of mirror-kill; its gate is about 300",
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="matrix, cache and origin, short: for function"
     )
     parser.add_argument(
         "--peers-only", action="store_false", dest="forebay", help="measure only the others"

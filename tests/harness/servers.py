@@ -156,13 +156,18 @@ def forebay_binary():
     return Path(os.environ.get("FOREBAY_BIN", ROOT / "target/debug/forebay"))
 
 
-def start_versitygw(directory, port=None, data=None):
-    """Starts the independent S3 server on a directory; the origin and the reference."""
+def start_versitygw(directory, port=None, data=None, more_ports=()):
+    """Starts the independent S3 server on a directory; the origin and the reference.
+
+    It may listen on more ports than the one that is told.
+    """
     port = port or free_port()
     data = data or directory / "versitygw-data"
     data.mkdir(parents=True, exist_ok=True)
     requests_log = directory / "versitygw-requests.log"
-    command = [versitygw_binary(), "--port", f"127.0.0.1:{port}", "--region", REGION]
+    command = [versitygw_binary(), "--region", REGION]
+    for each in (port, *more_ports):
+        command += ["--port", f"127.0.0.1:{each}"]
     command += ["--keep-alive", "--quiet", "--access-log", requests_log, "posix", data]
     environment = plain_environment(
         ROOT_ACCESS_KEY=ORIGIN_ROOT.access_key, ROOT_SECRET_KEY=ORIGIN_ROOT.secret_key
