@@ -8,6 +8,7 @@ import contextlib
 from pathlib import Path
 
 from harness import servers
+from harness.metrics import metric
 
 from . import endpoints, gates, load
 from .line import Way
@@ -53,7 +54,14 @@ def run(directory, options):
         origin = _Origin(Path(directory), started)
         ways = {name: origin.gateway(name, started) for name in WAYS}
         measured = {case: _rounds(origin, ways, words, options) for case, words in CASES.items()}
-    return {"measured": measured, "rows": _judge(measured)}
+        hedges = metric(ways["three, hedged"].server, "forebay_origin_hedges_issued_total")
+    reads = sum(
+        one["requests"] for case, turns in measured.items() if case.startswith("GET")
+        for one in turns["three, hedged"]
+    )
+    # Those of the warm-ups are among the hedges and not among the reads.
+    share = gates.gate("hedges, in percent of reads", None, hedges / max(reads, 1) * 100, " %")
+    return {"measured": measured, "rows": [*_judge(measured), share]}
 
 
 def _rounds(origin, ways, words, options):
