@@ -50,6 +50,27 @@ pub(crate) struct Prepared {
     pub repeatable: Repeatable,
 }
 
+impl Prepared {
+    /// A request without a payload, that changes nothing.
+    pub(crate) fn head(operation: Operation, query: Query, headers: HeaderMap) -> Self {
+        Self {
+            operation,
+            method: Method::HEAD,
+            query,
+            headers,
+            plan: Plan::empty(),
+            upload: None,
+            effect: Effect::Read,
+            repeatable: Repeatable::Yes,
+        }
+    }
+
+    /// Makes it ready for another attempt, although it was sent whole; whether that can be.
+    pub(crate) fn rewind(&self) -> bool {
+        self.upload.as_deref().is_none_or(Upload::rewind)
+    }
+}
+
 /// What every attempt needs.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -145,16 +166,8 @@ impl Sender {
     }
 
     async fn probe_status(&self, endpoint: &Endpoint) -> Option<StatusCode> {
-        let prepared = Prepared {
-            operation: Operation::ListBuckets,
-            method: Method::HEAD,
-            query: Query::default(),
-            headers: HeaderMap::new(),
-            plan: Plan::empty(),
-            upload: None,
-            effect: Effect::Read,
-            repeatable: Repeatable::Yes,
-        };
+        let (query, headers) = (Query::default(), HeaderMap::new());
+        let prepared = Prepared::head(Operation::ListBuckets, query, headers);
         let request = self.request(&prepared, endpoint).await.ok()?;
         let lease = endpoint.pool.lease(Want::New).await.ok()?;
         let bounds = Bounds {

@@ -88,7 +88,13 @@ pub(crate) async fn send(
             let after = After::of(&response);
             Ok(response.map(|incoming| {
                 let source = Source::new(incoming, &mut lease, &upload, after);
-                AnswerBody::new(source, lease, upload, idle_timeout, Arc::clone(metrics))
+                AnswerBody::new(
+                    source,
+                    Some(lease),
+                    upload,
+                    idle_timeout,
+                    Arc::clone(metrics),
+                )
             }))
         }
         // An unsent request's payload is whole: it may go with another attempt.
@@ -197,6 +203,8 @@ pub(crate) struct AnswerBody {
 enum Source {
     /// hyper, which drives the connection.
     Http(Incoming),
+    /// Here: what an origin would have answered.
+    Made(Bytes),
     /// The connection itself.
     Direct(DirectBody, After),
     /// Nowhere any more.
@@ -245,6 +253,7 @@ impl Source {
         match self {
             Self::Http(incoming) => incoming.is_end_stream(),
             Self::Direct(direct, _) => direct.left_bytes() == 0,
+            Self::Made(bytes) => bytes.is_empty(),
             Self::Ended => true,
         }
     }
@@ -261,7 +270,7 @@ enum BodyError {
 impl AnswerBody {
     fn new(
         source: Source,
-        lease: Lease,
+        lease: Option<Lease>,
         upload: UploadGuard,
         idle_timeout: Duration,
         metrics: Arc<OriginMetrics>,
@@ -269,7 +278,7 @@ impl AnswerBody {
         metrics.in_flight.inc();
         Self {
             source,
-            lease: Some(lease),
+            lease,
             picked: None,
             throttle: None,
             _upload: upload,
@@ -279,6 +288,12 @@ impl AnswerBody {
             received_bytes: 0,
             metrics,
         }
+    }
+
+    /// A body that no origin sends.
+    pub(crate) fn made(bytes: Bytes, metrics: Arc<OriginMetrics>) -> Self {
+        let source = Source::Made(bytes);
+        Self::new(source, None, UploadGuard(None), Duration::ZERO, metrics)
     }
 
     /// Counts as in flight at the endpoint from now on, until the body ends.
@@ -318,6 +333,11 @@ impl AnswerBody {
         let incoming = match &mut self.source {
             Source::Http(incoming) => incoming,
             Source::Ended => return Poll::Ready(None),
+            Source::Made(bytes) => {
+                let bytes = std::mem::take(bytes);
+                let piece = (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)));
+                return Poll::Ready(piece);
+            }
             Source::Direct(direct, _) => {
                 let under_way = usize::try_from(self.metrics.in_flight.get()).unwrap_or(1);
                 let piece = ready!(direct.poll_piece(under_way, cx));
@@ -352,7 +372,10 @@ impl AnswerBody {
             return;
         };
         match std::mem::replace(&mut self.source, Source::Ended) {
-            Source::Http(_) | Source::Ended | Source::Direct(_, After::Closed) => {}
+            Source::Http(_)
+            | Source::Made(_)
+            | Source::Ended
+            | Source::Direct(_, After::Closed) => {}
             Source::Direct(direct, After::Kept) => {
                 if let Some(stream) = direct.into_stream() {
                     lease.resume(stream);
@@ -443,6 +466,7 @@ impl HttpBody for AnswerBody {
         match &self.source {
             Source::Http(incoming) => incoming.size_hint(),
             Source::Direct(direct, _) => SizeHint::with_exact(direct.left_bytes()),
+            Source::Made(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::Ended => SizeHint::with_exact(0),
         }
     }

@@ -72,6 +72,11 @@ impl Failure {
         }
     }
 
+    /// Whether a write may have happened.
+    pub(crate) fn is_indeterminate(&self) -> bool {
+        matches!(&self.outcome, Outcome::Error(Error::Indeterminate { .. }))
+    }
+
     /// What a failed exchange means, for the rules and for the client.
     pub(crate) fn of_send(error: &SendError, attempt: &Attempt<'_>) -> Self {
         if let Some(fault) = attempt.upload.and_then(Upload::take_fault) {

@@ -44,6 +44,7 @@ mod payload;
 mod pool;
 mod presign;
 mod rate;
+mod read_back;
 pub mod resolve;
 mod retry;
 mod set;

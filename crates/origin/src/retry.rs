@@ -144,12 +144,16 @@ pub(crate) fn repeatable(
         Effect::Read => true,
         Effect::Write => method.is_safe(),
     };
-    let is_conditional = CONDITIONS.iter().any(|name| headers.contains_key(name));
-    if is_safe || method.is_idempotent() && !is_conditional {
+    if is_safe || method.is_idempotent() && !is_conditional(headers) {
         Repeatable::Yes
     } else {
         Repeatable::WithoutEffect
     }
+}
+
+/// Whether a write has a condition: if it did succeed, it would fail when repeated.
+pub(crate) fn is_conditional(headers: &HeaderMap) -> bool {
+    CONDITIONS.iter().any(|name| headers.contains_key(name))
 }
 
 /// Decides what to do after a failed attempt.

@@ -16,17 +16,23 @@ use crate::{
     address::Address,
     attempt::{Prepared, Sender},
     credentials::Signatory,
+    endpoint::EndpointId,
     exchange::AnswerBody,
+    failure::Failure,
     headers,
     operator::OriginOperator,
     payload,
     pool::Want,
+    read_back::{self, KEPT_BYTES_MAX, ReadBack},
     resolve::{Resolve, SystemResolver},
-    retry::{self, Elsewhere, Price, StaleRepeat, Tries, Trouble, Verdict},
+    retry::{self, Elsewhere, Price, Repeatable, StaleRepeat, Tries, Trouble, Verdict},
     set::EndpointSet,
     settings::{CredentialsSource, OriginSettings, PayloadSigning, Retries, SettingsError},
-    upload::Upload,
+    upload::{Keep, Upload},
 };
+
+/// Longest wait for what reading back tells: the client has waited for the write already.
+const READ_BACK_WAIT: Duration = Duration::from_secs(5);
 
 /// An S3 service as a store.
 #[derive(Debug)]
@@ -145,9 +151,16 @@ impl OriginStore {
         } else {
             operation.name().effect()
         };
+        let keep = if plan.payload_bytes <= KEPT_BYTES_MAX
+            && read_back::is_readable(&operation, &headers)
+        {
+            Keep::Whole
+        } else {
+            Keep::Nothing
+        };
         let upload = plan
             .has_payload()
-            .then(|| Upload::new(body, &plan, &self.sender.metrics));
+            .then(|| Upload::new(body, &plan, keep, &self.sender.metrics));
         Ok(Prepared {
             operation,
             method,
@@ -174,6 +187,7 @@ impl OriginStore {
         // Without a failure nothing is avoided, and nothing allocated.
         let mut avoid = Vec::new();
         let mut picked = self.set.choose(&avoid).await?;
+        let started = Instant::now();
         loop {
             tries.attempts += 1;
             let endpoint = picked.id();
@@ -192,8 +206,18 @@ impl OriginStore {
                 Elsewhere::None
             };
             let so_far = (tries, elsewhere);
-            let verdict =
-                retry::verdict(failure.trouble, prepared.repeatable, so_far, &self.retries);
+            let verdict = if failure.is_indeterminate() {
+                let times = (started, deadline);
+                match self
+                    .read_back(&prepared, &failure, (so_far, &avoid), times)
+                    .await
+                {
+                    Ok(answer) => return Ok(answer),
+                    Err(verdict) => verdict,
+                }
+            } else {
+                retry::verdict(failure.trouble, prepared.repeatable, so_far, &self.retries)
+            };
             let (pause, price) = match verdict {
                 Verdict::Stop => return failure.outcome.into_result(),
                 Verdict::AtOnce => {
@@ -222,6 +246,66 @@ impl OriginStore {
             }
             picked = self.set.choose(&avoid).await?;
         }
+    }
+
+    /// Asks whether a write of unknown outcome has happened: gives its answer, or what to do.
+    async fn read_back(
+        &self,
+        prepared: &Prepared,
+        failure: &Failure,
+        (so_far, avoid): ((Tries, Elsewhere), &[EndpointId]),
+        (started, deadline): (Instant, Instant),
+    ) -> Result<http::Response<AnswerBody>, Verdict> {
+        let trouble = failure.trouble;
+        if !read_back::is_readable(&prepared.operation, &prepared.headers) {
+            let repeatable = prepared.repeatable;
+            return Err(retry::verdict(trouble, repeatable, so_far, &self.retries));
+        }
+        let counts = &self.metrics().read_backs;
+        let Some(found) = self.head(prepared, avoid, deadline).await else {
+            counts.unknown.inc();
+            return Err(Verdict::Stop);
+        };
+        let left = read_back::left(prepared);
+        let (status, headers) = (found.status(), found.headers());
+        match read_back::judge(&left, status, headers, started.elapsed()) {
+            ReadBack::Happened => {
+                counts.happened.inc();
+                let (status, headers, document) = read_back::answer(&prepared.operation, headers);
+                let metrics = Arc::clone(&self.sender.metrics);
+                let mut answer = http::Response::new(AnswerBody::made(document, metrics));
+                *answer.status_mut() = status;
+                *answer.headers_mut() = headers;
+                Ok(answer)
+            }
+            // What the origin is silent about it may still be at work on.
+            ReadBack::NotHappened if trouble != Trouble::Silent && prepared.rewind() => {
+                counts.repeated.inc();
+                let verdict = retry::verdict(trouble, Repeatable::Yes, so_far, &self.retries);
+                Err(verdict)
+            }
+            ReadBack::NotHappened | ReadBack::Unknown => {
+                counts.unknown.inc();
+                Err(Verdict::Stop)
+            }
+        }
+    }
+
+    /// The head of the object that a write is about, by one attempt that the budget pays for.
+    async fn head(
+        &self,
+        write: &Prepared,
+        avoid: &[EndpointId],
+        deadline: Instant,
+    ) -> Option<http::Response<AnswerBody>> {
+        let head = read_back::head_of(write)?;
+        if Instant::now() >= deadline || !self.budget.pay() {
+            return None;
+        }
+        let picked = self.set.choose(avoid).await.ok()?;
+        let deadline = deadline.min(Instant::now() + READ_BACK_WAIT);
+        let attempt = self.sender.attempt(&head, picked, Want::New, deadline);
+        attempt.await.ok()
     }
 
     fn count_retry(&self, trouble: Trouble) {

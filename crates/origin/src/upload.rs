@@ -25,7 +25,7 @@ use forebay_s3::{
 };
 use forebay_store::{Body, Error};
 use forebay_telemetry::origin::OriginMetrics;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -38,7 +38,15 @@ pub(crate) struct Upload {
     state: Mutex<State>,
     payload_bytes: u64,
     chunk_bytes: NonZeroU64,
+    keep: Keep,
     metrics: Arc<OriginMetrics>,
+}
+
+/// Whether a payload is kept until its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Whole,
+    Nothing,
 }
 
 /// How far a payload got.
@@ -77,6 +85,8 @@ struct State {
     waiting: Waiting,
     sent_bytes: u64,
     fault: Option<Error>,
+    /// What was read, if it is kept.
+    kept: Vec<Bytes>,
     throttle: Option<Throttle>,
     /// Wakes whoever sends, when the upload is abandoned.
     waker: Option<Waker>,
@@ -100,7 +110,12 @@ pub(crate) struct BrokenOff;
 
 impl Upload {
     /// Keeps `body` until an attempt begins.
-    pub(crate) fn new(body: Body, plan: &Plan, metrics: &Arc<OriginMetrics>) -> Arc<Self> {
+    pub(crate) fn new(
+        body: Body,
+        plan: &Plan,
+        keep: Keep,
+        metrics: &Arc<OriginMetrics>,
+    ) -> Arc<Self> {
         let state = State {
             body,
             coding: Coding::Ended,
@@ -111,6 +126,7 @@ impl Upload {
             waiting: Waiting::Origin(Instant::now()),
             sent_bytes: 0,
             fault: None,
+            kept: Vec::new(),
             throttle: None,
             waker: None,
         };
@@ -118,6 +134,7 @@ impl Upload {
             state: Mutex::new(state),
             payload_bytes: plan.payload_bytes,
             chunk_bytes: plan.chunk_bytes,
+            keep,
             metrics: Arc::clone(metrics),
         })
     }
@@ -143,6 +160,34 @@ impl Upload {
                 held: None,
             },
         };
+    }
+
+    /// The payload, if all of it was read and kept.
+    pub(crate) fn kept_payload(&self) -> Option<Vec<Bytes>> {
+        let state = self.state.lock();
+        (self.keep == Keep::Whole && state.phase == Phase::Finished).then(|| state.kept.clone())
+    }
+
+    /// A trailer that was sent.
+    pub(crate) fn trailer(&self, name: &HeaderName) -> Option<HeaderValue> {
+        self.state.lock().trailers.get(name).cloned()
+    }
+
+    /// Begins again with what was kept, if it was.
+    pub(crate) fn rewind(&self) -> bool {
+        let Some(kept) = self.kept_payload() else {
+            return false;
+        };
+        let mut state = self.state.lock();
+        state.kept.clear();
+        state.ready.clear();
+        let trailers = std::mem::take(&mut state.trailers);
+        state.body = Body::stream(Kept {
+            pieces: kept.into(),
+            trailers: (!trailers.is_empty()).then_some(trailers),
+        });
+        state.phase = Phase::Untouched;
+        true
     }
 
     /// How far it got.
@@ -186,7 +231,11 @@ impl Drop for Upload {
 }
 
 impl State {
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Error>> {
+    fn poll_piece(
+        &mut self,
+        keep: Keep,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Error>> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Poll::Ready(Ok(Some(piece)));
@@ -197,7 +246,12 @@ impl State {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(frame)) => match frame?.into_data() {
-                    Ok(data) => self.take(data)?,
+                    Ok(data) => {
+                        if keep == Keep::Whole {
+                            self.kept.push(data.clone());
+                        }
+                        self.take(data)?;
+                    }
                     Err(frame) => {
                         if let Ok(trailers) = frame.into_trailers() {
                             self.trailers.extend(trailers);
@@ -264,7 +318,7 @@ impl State {
 fn expected_trailers(all: &HeaderMap, expected: &[Algorithm]) -> Result<HeaderMap, Error> {
     let mut trailers = HeaderMap::new();
     for algorithm in expected {
-        let name = http::HeaderName::from_static(algorithm.header());
+        let name = HeaderName::from_static(algorithm.header());
         let value = all
             .get(&name)
             .filter(|value| value.len() == algorithm.base64_bytes());
@@ -272,6 +326,27 @@ fn expected_trailers(all: &HeaderMap, expected: &[Algorithm]) -> Result<HeaderMa
         trailers.insert(name, value.clone());
     }
     Ok(trailers)
+}
+
+/// A payload that is sent once more.
+#[derive(Debug)]
+struct Kept {
+    pieces: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+}
+
+impl HttpBody for Kept {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let piece = self.pieces.pop_front().map(Frame::data);
+        let frame = piece.or_else(|| self.trailers.take().map(Frame::trailers));
+        Poll::Ready(frame.map(Ok))
+    }
 }
 
 /// What hyper sends.
@@ -308,7 +383,7 @@ impl HttpBody for Outgoing {
             state.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let piece = match state.poll_piece(cx) {
+        let piece = match state.poll_piece(upload.keep, cx) {
             Poll::Ready(Ok(piece)) => piece,
             Poll::Ready(Err(fault)) => {
                 state.phase = Phase::Failed;

@@ -8,6 +8,7 @@ mod headers;
 mod payload;
 mod pool;
 mod protocols;
+mod read_back;
 mod scripted;
 mod streaming;
 mod versitygw;

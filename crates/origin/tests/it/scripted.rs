@@ -147,7 +147,16 @@ impl Scripted {
         S: Fn(usize, Peer) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::new_at("127.0.0.1:0".parse().unwrap(), script).await
+    }
+
+    /// The same at an address.
+    pub(crate) async fn new_at<S, F>(address: SocketAddr, script: S) -> Self
+    where
+        S: Fn(usize, Peer) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, seen) = (Arc::new(AtomicUsize::new(0)), Arc::default());
         let task = tokio::spawn({
@@ -178,8 +187,16 @@ impl Scripted {
     pub(crate) async fn answering(
         answer: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
+        Self::answering_at("127.0.0.1:0".parse().unwrap(), answer).await
+    }
+
+    /// The same at an address.
+    pub(crate) async fn answering_at(
+        address: SocketAddr,
+        answer: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         let answer = Arc::new(answer);
-        Self::new(move |_, mut peer| {
+        Self::new_at(address, move |_, mut peer| {
             let answer = Arc::clone(&answer);
             async move {
                 while let Some(seen) = peer.request().await {
