@@ -5,7 +5,7 @@
 //!
 //! | write | it has happened if | it has not if |
 //! |---|---|---|
-//! | `PutObject` | `ETag` is the MD5 of the payload, or its checksum is there | none, or one older |
+//! | `PutObject` | `ETag` is its payload's MD5, or its checksum is there | none, or one older |
 //! | `CompleteMultipartUpload` | `ETag` is that of the parts that it names | the same |
 //! | `CopyObject` | (can't be known) | the same |
 //! | `DeleteObject` | there is no object | one older than the attempt |

@@ -1,3 +1,5 @@
+//! What a HEAD finds, row by row.
+
 use super::*;
 
 const NOW: &str = "Sat, 21 Nov 2026 12:00:10 GMT";
