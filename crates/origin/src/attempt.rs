@@ -259,9 +259,9 @@ impl Sender {
 
 fn failed_lease(picked: &mut Picked, error: LeaseError) -> Failure {
     match error {
-        // The limit is ours.
-        LeaseError::Busy => {}
-        LeaseError::Connect(_) | LeaseError::SharedFailure => picked.report(Report::Unreachable),
+        // The limit is ours; and one connect that failed is one failure, however many shared it.
+        LeaseError::Busy | LeaseError::SharedFailure => {}
+        LeaseError::Connect(_) => picked.report(Report::Unreachable),
     }
     Failure::of_lease(error)
 }

@@ -16,21 +16,16 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
-use tokio::{net::TcpStream, task::JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::{
     address::Address,
+    dial::Dial,
     settings::{OriginSettings, Protocol, SettingsError},
     stream::{Open, Socket, Stream},
     upload::Outgoing,
 };
-
-/// Idle time before TCP asks whether the peer is still there, and between its questions: a dead
-/// peer is noticed within a minute.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_COUNT: u32 = 4;
 
 /// Flow-control window of an HTTP/2 stream: what one slow reader may hold in memory.
 const H2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
@@ -46,6 +41,7 @@ pub(crate) type H2Sender = http2::SendRequest<Outgoing>;
 #[derive(Debug)]
 pub(crate) struct Connector {
     peer: SocketAddr,
+    dial: Arc<dyn Dial>,
     protocol: Protocol,
     tls: Option<Arc<Tls>>,
     timeout: Duration,
@@ -88,11 +84,12 @@ impl Connector {
     pub(crate) fn new(
         settings: &OriginSettings,
         tls: Option<Arc<Tls>>,
-        peer: SocketAddr,
+        (peer, dial): (SocketAddr, Arc<dyn Dial>),
         metrics: &Arc<OriginMetrics>,
     ) -> Self {
         Self {
             peer,
+            dial,
             protocol: settings.protocol,
             tls,
             timeout: settings.timeouts.connect,
@@ -120,7 +117,8 @@ impl Connector {
     }
 
     async fn connect_now(&self) -> Result<Connected, ConnectError> {
-        let tcp = self.connect_tcp().await?;
+        let dialled = self.dial.dial(self.peer).await;
+        let tcp = dialled.map_err(ConnectError::Refused)?;
         let socket = Socket::new(tcp, Open::new(&self.open_count, &self.metrics));
         let stream = match &self.tls {
             None => Stream::Plain(socket),
@@ -138,16 +136,6 @@ impl Connector {
             Protocol::Http1 => self.begin_http1(stream).await,
             Protocol::Http2 => self.begin_http2(stream).await,
         }
-    }
-
-    async fn connect_tcp(&self) -> Result<TcpStream, ConnectError> {
-        let tcp = TcpStream::connect(self.peer)
-            .await
-            .map_err(ConnectError::Refused)?;
-        // An option that can't be set costs speed, not correctness.
-        let _ = tcp.set_nodelay(true);
-        let _ = keep_alive(&tcp);
-        Ok(tcp)
     }
 
     /// Speaks HTTP/1.1 on a stream; ready at once.
@@ -184,14 +172,6 @@ impl Connector {
         });
         Ok(Connected::Http2(sender, driver))
     }
-}
-
-fn keep_alive(tcp: &TcpStream) -> rustix::io::Result<()> {
-    use rustix::net::sockopt;
-    sockopt::set_tcp_keepidle(tcp, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(tcp, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(tcp, KEEPALIVE_COUNT)?;
-    sockopt::set_socket_keepalive(tcp, true)
 }
 
 impl Tls {

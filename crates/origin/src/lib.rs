@@ -31,6 +31,7 @@ mod buffers;
 mod concurrency;
 mod connect;
 pub mod credentials;
+mod dial;
 mod direct;
 mod endpoint;
 mod exchange;
@@ -49,6 +50,8 @@ pub mod resolve;
 mod retry;
 mod set;
 mod settings;
+#[cfg(test)]
+mod simulation;
 mod store;
 mod stream;
 mod upload;

@@ -30,6 +30,7 @@ use crate::{
     attempt::Sender,
     balance,
     connect::{Connector, Tls},
+    dial::Dial,
     endpoint::{Condition, Endpoint, EndpointId, Identity, Picked, Shared, Visit},
     health::Health,
     keeper::{self, Due, Running},
@@ -50,11 +51,18 @@ pub(crate) struct EndpointSet {
     members: ArcSwap<Vec<Arc<Endpoint>>>,
     changing: Mutex<Changing>,
     shared: Arc<Shared>,
-    resolver: Arc<dyn Resolve>,
+    network: Network,
     metrics: Arc<OriginMetrics>,
     /// Sends probes.
     sender: OnceLock<Weak<Sender>>,
     keeper: Mutex<Option<AbortHandle>>,
+}
+
+/// How names become addresses, and addresses connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Network {
+    pub resolver: Arc<dyn Resolve>,
+    pub dial: Arc<dyn Dial>,
 }
 
 /// An endpoint of the settings: an address, or a name with any number of them.
@@ -114,7 +122,7 @@ pub(crate) enum NoneFree {
 impl EndpointSet {
     pub(crate) fn new(
         settings: &OriginSettings,
-        resolver: Arc<dyn Resolve>,
+        network: Network,
         metrics: &Arc<OriginMetrics>,
     ) -> Result<Arc<Self>, SettingsError> {
         let mut sources = Vec::with_capacity(settings.endpoints.len());
@@ -156,7 +164,7 @@ impl EndpointSet {
             members: ArcSwap::default(),
             changing: Mutex::new(changing),
             shared,
-            resolver,
+            network,
             metrics: Arc::clone(metrics),
             sender: OnceLock::new(),
             keeper: Mutex::new(None),
@@ -354,7 +362,7 @@ impl EndpointSet {
             source_index,
             host: address.host().to_owned(),
             port: address.port(),
-            resolver: Arc::clone(&self.resolver),
+            resolver: Arc::clone(&self.network.resolver),
             timeout: self.settings.timeouts.connect,
         }
     }
@@ -418,7 +426,8 @@ impl EndpointSet {
             Some(_) => source.address.to_string(),
             None => format!("{}@{}", source.address, peer.ip()),
         };
-        let connector = Connector::new(settings, source.tls.clone(), peer, &self.metrics);
+        let way_there = (peer, Arc::clone(&self.network.dial));
+        let connector = Connector::new(settings, source.tls.clone(), way_there, &self.metrics);
         let pool = Pool::new(
             connector,
             settings.protocol,

@@ -249,6 +249,10 @@ impl OriginSettings {
             ("timeouts.idle", idle),
             ("timeouts.attempt", attempt),
             ("pool.idle_timeout", &pool.idle_timeout),
+            ("balance.resolve_interval", &self.balance.resolve_interval),
+            ("health.ejection", &self.health.ejection),
+            ("health.ejection_max", &self.health.ejection_max),
+            ("health.probe_timeout", &self.health.probe_timeout),
         ];
         let times = times
             .into_iter()
@@ -270,6 +274,18 @@ impl OriginSettings {
                 self.limits.requests_max,
                 1..=CONNECTIONS_LIMIT,
                 "1 to 65536",
+            ),
+            (
+                "balance.addresses_max",
+                self.balance.addresses_max,
+                1..=ENDPOINTS_LIMIT,
+                "1 to 64",
+            ),
+            (
+                "health.failures_max",
+                self.health.failures_max as usize,
+                1..=FAILURES_LIMIT,
+                "1 to 1000",
             ),
             (
                 "pool.connections_max",
@@ -304,12 +320,34 @@ impl OriginSettings {
             value: count.to_string(),
             allowed,
         });
-        times.chain(counts).collect()
+        let rate = self
+            .limits
+            .bytes_per_second_max
+            .filter(|bytes| *bytes < RATE_MIN);
+        let rate = rate.map(|bytes| SettingsError::OutOfRange {
+            key: "limits.bytes_per_second_max",
+            value: bytes.to_string(),
+            allowed: "at least 1024",
+        });
+        let twice = self
+            .endpoints
+            .iter()
+            .enumerate()
+            .filter(|(index, endpoint)| self.endpoints[..*index].contains(endpoint));
+        let twice = twice.map(|(_, endpoint)| SettingsError::Endpoint {
+            endpoint: endpoint.to_string(),
+            fault: "is named twice",
+        });
+        times.chain(counts).chain(rate).chain(twice).collect()
     }
 }
 
 /// Far more than share one service's data.
 const ENDPOINTS_LIMIT: usize = 64;
+/// With less a single answer would take minutes.
+const RATE_MIN: u64 = 1024;
+/// Beyond it nothing would ever be left out.
+const FAILURES_LIMIT: usize = 1000;
 /// As many as there are ports to come from.
 const CONNECTIONS_LIMIT: usize = 65_536;
 /// Far beyond what one connection carries well; keeps the product with the above in range.
@@ -362,12 +400,15 @@ mod tests {
         settings.pool.connections_max = 0;
         settings.pool.buffer_bytes_max = 4096;
         settings.retries.attempts_max = 11;
+        settings.limits.bytes_per_second_max = Some(1);
+        settings.endpoints.push(settings.endpoints[0].clone());
         let faults: Vec<String> = settings.check().iter().map(ToString::to_string).collect();
-        assert_eq!(faults.len(), 4, "{faults:?}");
+        assert_eq!(faults.len(), 6, "{faults:?}");
         assert!(
             faults[0].contains("timeouts.idle is 0ns; allowed: more than 0"),
             "{faults:?}"
         );
+        assert!(faults[5].contains("is named twice"), "{faults:?}");
         assert!(
             faults[3].contains("attempts_max is 11; allowed: 1 to 10"),
             "{faults:?}"

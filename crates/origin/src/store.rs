@@ -16,6 +16,7 @@ use crate::{
     address::Address,
     attempt::{Prepared, Sender},
     credentials::Signatory,
+    dial::MachineNetwork,
     endpoint::EndpointId,
     exchange::AnswerBody,
     failure::Failure,
@@ -26,7 +27,7 @@ use crate::{
     read_back::{self, KEPT_BYTES_MAX, ReadBack},
     resolve::{Resolve, SystemResolver},
     retry::{self, Elsewhere, Price, Repeatable, StaleRepeat, Tries, Trouble, Verdict},
-    set::EndpointSet,
+    set::{EndpointSet, Network},
     settings::{CredentialsSource, OriginSettings, PayloadSigning, Retries, SettingsError},
     upload::{Keep, Upload},
 };
@@ -69,6 +70,16 @@ impl OriginStore {
         clock: Clock,
         metrics: OriginMetrics,
     ) -> Result<Self, SettingsError> {
+        let dial = Arc::new(MachineNetwork);
+        Self::with_network(settings, Network { resolver, dial }, clock, metrics)
+    }
+
+    pub(crate) fn with_network(
+        settings: &OriginSettings,
+        network: Network,
+        clock: Clock,
+        metrics: OriginMetrics,
+    ) -> Result<Self, SettingsError> {
         if let Some(fault) = settings.check().into_iter().next() {
             return Err(fault);
         }
@@ -80,7 +91,7 @@ impl OriginStore {
                 settings.payload_signing
             }
         };
-        let set = EndpointSet::new(settings, resolver, &metrics)?;
+        let set = EndpointSet::new(settings, network, &metrics)?;
         let sender = Arc::new(Sender {
             signatory: Signatory::new(settings, clock.clone(), Arc::clone(&metrics))?,
             timeouts: settings.timeouts.clone(),

@@ -29,10 +29,20 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<Socket>>),
 }
 
+/// A TCP socket as it was dialled.
+#[derive(Debug)]
+pub(crate) enum Tcp {
+    /// The machine's.
+    Machine(TcpStream),
+    /// One of a simulated network.
+    #[cfg(test)]
+    Simulated(turmoil::net::TcpStream),
+}
+
 /// A TCP socket, counted while it is open.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    tcp: TcpStream,
+    tcp: Tcp,
     writing: Writing,
     _open: Open,
 }
@@ -70,7 +80,7 @@ impl Drop for Open {
 }
 
 impl Socket {
-    pub(crate) fn new(tcp: TcpStream, open: Open) -> Self {
+    pub(crate) fn new(tcp: Tcp, open: Open) -> Self {
         Self {
             tcp,
             writing: Writing::Works,
@@ -80,7 +90,7 @@ impl Socket {
 
     fn poll_write_with(
         mut self: Pin<&mut Self>,
-        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(Pin<&mut Tcp>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if self.writing == Writing::Failed {
             return Poll::Pending;
@@ -91,6 +101,62 @@ impl Socket {
                 Poll::Pending
             }
             other => other,
+        }
+    }
+}
+
+impl AsyncRead for Tcp {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Machine(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            #[cfg(test)]
+            Self::Simulated(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Tcp {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Machine(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            #[cfg(test)]
+            Self::Simulated(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Machine(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+            #[cfg(test)]
+            Self::Simulated(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Machine(tcp) => Pin::new(tcp).poll_flush(cx),
+            #[cfg(test)]
+            Self::Simulated(tcp) => Pin::new(tcp).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Machine(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            #[cfg(test)]
+            Self::Simulated(tcp) => Pin::new(tcp).poll_shutdown(cx),
         }
     }
 }
@@ -211,7 +277,7 @@ mod tests {
         let (tcp, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (mut peer, _) = accepted.unwrap();
         let (count, metrics) = (Arc::default(), Arc::new(OriginMetrics::default()));
-        let mut socket = Socket::new(tcp.unwrap(), Open::new(&count, &metrics));
+        let mut socket = Socket::new(Tcp::Machine(tcp.unwrap()), Open::new(&count, &metrics));
         socket.write_all(b"unread").await.unwrap();
         peer.readable().await.unwrap();
         peer.write_all(b"refused").await.unwrap();
