@@ -20,10 +20,7 @@ use forebay_store::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use crate::{
-    members::{Health, MemberId},
-    mirror::Shared,
-};
+use crate::{members::MemberId, mirror::Shared, send};
 
 /// Most bytes of an answer that is read for what it says: a listing of 1000 keys of 1 KiB, each
 /// byte as `&#xNN;`, and what is said of them.
@@ -104,6 +101,11 @@ impl Progress {
     /// What comes next comes later, by our own will.
     pub(crate) fn waits(&self) {
         self.is_waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it waits because we want it to.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
     }
 
     fn steps(&self) -> u64 {
@@ -202,8 +204,7 @@ impl Asker {
             if let Ok(answer) = tokio::time::timeout(self.timeout, &mut answer).await {
                 break answer?;
             }
-            let is_waiting = progress.is_waiting.load(Ordering::Relaxed);
-            if !is_waiting && progress.steps() == before {
+            if !progress.is_waiting() && progress.steps() == before {
                 return Err(Trouble::Unknown);
             }
         };
@@ -257,49 +258,16 @@ impl Shared {
     /// # Errors
     /// The member's own; `Unavailable` for a fault of it and when it does not answer in time.
     pub(crate) async fn ask(&self, id: MemberId, request: Request) -> Result<Response, Error> {
-        let member = self.members.get(id);
-        let attempt = member.attempt();
-        let started = self.clock.now();
-        let timeout = self.settings.attempt_timeout;
-        let answer = tokio::time::timeout(timeout, member.store.call(request)).await;
-        drop(attempt);
-        let unavailable = |reason: String| Error::Unavailable {
-            reason: format!("member {}: {reason}", member.name).into(),
+        let unavailable = |reason: &str| Error::Unavailable {
+            reason: format!("member {}: {reason}", self.members.get(id).name).into(),
         };
-        let (health, answer) = match answer {
-            Err(_) => (Health::Failed, Err(unavailable("no answer in time".into()))),
-            Ok(Ok(response)) if response.status == StatusCode::SERVICE_UNAVAILABLE => {
-                (Health::Neither, Err(unavailable("busy".into())))
+        match send::read(self, id, request, self.settings.attempt_timeout).await {
+            None => Err(unavailable("no answer in time")),
+            Some(Ok(response)) if send::is_fault(response.status) => {
+                Err(unavailable(response.status.as_str()))
             }
-            Ok(Ok(response))
-                if response.status.is_server_error()
-                    && response.status != StatusCode::NOT_IMPLEMENTED =>
-            {
-                (
-                    Health::Failed,
-                    Err(unavailable(response.status.to_string())),
-                )
-            }
-            Ok(Ok(response)) => {
-                member.took(self.clock.now().saturating_duration_since(started));
-                (Health::Answered, Ok(response))
-            }
-            Ok(Err(error)) => (health_of(&error), Err(error)),
-        };
-        member.ended(health);
-        answer
-    }
-}
-
-/// What an error says of the member it is from.
-fn health_of(error: &Error) -> Health {
-    match error {
-        Error::Refused(_) => Health::Answered,
-        Error::SlowDown { .. } | Error::ClientGone => Health::Neither,
-        Error::Unavailable { .. }
-        | Error::Indeterminate { .. }
-        | Error::Cut { .. }
-        | Error::Internal { .. } => Health::Failed,
+            Some(answer) => answer,
+        }
     }
 }
 

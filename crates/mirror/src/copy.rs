@@ -13,10 +13,7 @@
 //! Called by the repair loop and by `verify`, who know which member is right. Not here: which one
 //! that is, and the lock of the key. Source: Amazon S3 API Reference, `GetObject` (`partNumber`).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use forebay_native::hot::HotKey;
 use forebay_s3::{
@@ -31,6 +28,7 @@ use crate::{
     ask::{Asker, Progress, Trouble, text_of, whole},
 };
 
+mod content;
 mod object;
 mod pace;
 mod parts;
@@ -51,7 +49,6 @@ const SINGLE_BYTES_MAX: u64 = 5 << 30;
 pub(crate) struct Copier {
     ask: Asker,
     pace: Arc<Pace>,
-    copied_bytes: Arc<AtomicU64>,
 }
 
 /// Two members, and which is right.
@@ -125,18 +122,12 @@ impl Copier {
         Self {
             ask: Asker::new(clock, settings.attempt_timeout),
             pace: Arc::new(Pace::new(settings.repair_bytes_per_second_max)),
-            copied_bytes: Arc::default(),
         }
     }
 
     /// What asks members.
     pub(crate) fn asker(&self) -> &Asker {
         &self.ask
-    }
-
-    /// Bytes that all copies have read so far.
-    pub(crate) fn copied_bytes(&self) -> u64 {
-        self.copied_bytes.load(Ordering::Relaxed)
     }
 
     /// Makes the target have under `key` what the source has, or has not.
@@ -211,7 +202,7 @@ impl Copier {
     }
 
     /// The tags of an object, as `x-amz-tagging` has them.
-    async fn tagging(
+    pub(crate) async fn tagging(
         &self,
         store: &dyn Store,
         object: &ObjectId,
@@ -309,9 +300,7 @@ impl One<'_> {
         what: (u64, Option<forebay_s3::checksum::Checksum>),
     ) -> (forebay_store::Body, Arc<Progress>) {
         let progress = Arc::new(Progress::default());
-        let copier = self.copier;
-        let counts = (&progress, &copier.copied_bytes);
-        let passing = Passing::new(body, what, &copier.pace, counts);
+        let passing = Passing::new(body, what, (&self.copier.pace, &progress));
         (forebay_store::Body::stream(passing), progress)
     }
 

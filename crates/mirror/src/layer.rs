@@ -20,6 +20,7 @@ use crate::{
     read,
     repair::Repairer,
     request::{check_read_version, check_write_version},
+    uploads,
     write::{What, write},
 };
 
@@ -94,14 +95,18 @@ impl Store for MirrorStore {
                 buckets::write(shared, request, bucket, WriteKind::Delete).await
             }
             O::Other(name, target) => other(shared, request, name, target).await,
-            O::ListMultipartUploads(_)
-            | O::CreateMultipartUpload(_)
-            | O::UploadPart(_)
-            | O::UploadPartCopy(..)
-            | O::CompleteMultipartUpload(_)
-            | O::AbortMultipartUpload(_)
-            | O::ListParts(_)
-            | O::PostObject(_) => Err(Error::refused(Code::NotImplemented)),
+            O::ListMultipartUploads(of) => uploads::list_uploads(shared, request, &of).await,
+            O::CreateMultipartUpload(object) => uploads::create(shared, request, &object).await,
+            O::UploadPart(part) => uploads::upload_part(shared, request, &part).await,
+            O::UploadPartCopy(part, source) => {
+                check_read_version(&source)?;
+                uploads::upload_part_copy(shared, request, (&part, &source)).await
+            }
+            O::CompleteMultipartUpload(upload) => uploads::complete(shared, request, &upload).await,
+            O::AbortMultipartUpload(upload) => uploads::abort(shared, &upload).await,
+            O::ListParts(upload) => uploads::list_parts(shared, request, &upload).await,
+            // The edge makes a PutObject of it.
+            O::PostObject(_) => Err(Error::refused(Code::NotImplemented)),
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | `read` | reads, and how they fall back |
 //! | `lists` | listings that are right whichever member answers |
 //! | `repair` | beside all requests: members that lack something are brought up to date |
+//! | `uploads` | multipart uploads over all members |
 //! | `ask`, `copy` | what the mirror itself asks members; one key from one to another |
 //! | `mirror`, `members` | what all of these share; who the members are, and how they answer |
 //! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
@@ -22,7 +23,7 @@
 //!
 //! What is promised to clients is in docs/semantics.md.
 
-#![allow(dead_code, reason = "uploads and comparisons come next")]
+#![cfg_attr(test, allow(dead_code, reason = "the model of a mirror comes next"))]
 
 mod ask;
 mod buckets;
@@ -49,6 +50,7 @@ mod tasks;
 mod tee;
 #[cfg(test)]
 mod tests;
+mod uploads;
 mod write;
 
 use std::sync::Arc;

@@ -54,6 +54,14 @@ struct Listed {
     text: String,
 }
 
+impl Listed {
+    /// Its items, and where they end if there is more.
+    fn span(&self) -> (&[Item], Option<Position>) {
+        let end = self.items.last().filter(|_| self.is_truncated);
+        (&self.items, end.map(Item::position))
+    }
+}
+
 /// What a member says to a listing.
 enum Said {
     Listed(Listed),
@@ -84,13 +92,7 @@ pub(crate) async fn list(
             Said::Listed(listed) => listed,
             Said::Refused(response) => return Ok(response),
         };
-        let mut page = overlaid(
-            shared,
-            &asked,
-            (&lacks, base),
-            (&listed.items, listed.is_truncated),
-        )
-        .await?;
+        let mut page = overlaid(shared, &asked, (&lacks, base), listed.span()).await?;
         page.is_plain &= position == asked.position;
         match &page.next {
             // A client that goes on after the last key of a page needs one.
@@ -191,10 +193,8 @@ async fn overlaid(
     shared: &Arc<Shared>,
     asked: &Asked<'_>,
     (lacks, base): (&Lacks, MemberId),
-    (listed, is_truncated): (&[Item], bool),
+    (listed, end): (&[Item], Option<Position>),
 ) -> Result<Page, Error> {
-    let end = listed.last().filter(|_| is_truncated);
-    let end = end.map(Item::position);
     // What the entries that were read do not cover is left to the next page.
     let end = match (end, lacks.horizon.clone()) {
         (Some(a), Some(b)) => Some(if a.bytes() <= b.bytes() { a } else { b }),

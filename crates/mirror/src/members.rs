@@ -68,12 +68,6 @@ impl MemberSet {
         Self(self.0 & other.0)
     }
 
-    /// Those in one or the other.
-    #[must_use]
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
     /// Whether nobody is in it.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
@@ -284,7 +278,7 @@ mod tests {
             all.without(one).iter().map(|m| m.0).collect::<Vec<_>>(),
             [0, 2]
         );
-        assert_eq!((all.count(), all.and(one), one.or(all)), (3, one, all));
+        assert_eq!((all.count(), all.and(one)), (3, one));
         assert!(MemberSet::EMPTY.is_empty() && !one.has(MemberId(0)));
         assert_eq!(MemberSet::first(MEMBERS_MAX).count(), MEMBERS_MAX);
     }

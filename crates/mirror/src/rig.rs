@@ -107,6 +107,16 @@ impl Rig {
         self.enter(subject, Some(entry)).await;
     }
 
+    /// Waits for what of writes goes on after their acknowledgement.
+    pub(crate) async fn settle(&self) {
+        assert!(
+            self.shared
+                .tasks
+                .finish(std::time::Duration::from_mins(1))
+                .await
+        );
+    }
+
     pub(crate) async fn enter(&self, subject: &Subject, entry: Option<Entry>) {
         let journal = &self.shared.journal;
         let from = journal.get(subject).await.unwrap();

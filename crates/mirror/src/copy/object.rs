@@ -75,13 +75,18 @@ impl Described {
         self.size_bytes == other.size_bytes && (same_etag || same_sum)
     }
 
+    /// Whether what is kept beside the bytes is the same, as far as a HEAD tells: of tags, their
+    /// number.
+    pub(crate) fn is_described_like(&self, other: &Self) -> bool {
+        same_headers(&self.carried, &other.carried) && self.tag_count == other.tag_count
+    }
+
     /// Whether all that a HEAD tells and a copy has is the same; tags do not come with it.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.size_bytes == other.size_bytes
             && self.etag == other.etag
             && !self.etag.is_empty()
-            && same_headers(&self.carried, &other.carried)
-            && self.tag_count == other.tag_count
+            && self.is_described_like(other)
     }
 
     /// Number of the parts it was uploaded in, if its tag says so.

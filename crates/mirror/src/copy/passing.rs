@@ -6,10 +6,7 @@
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -31,8 +28,6 @@ pub(super) struct Passing {
     pace: Arc<Pace>,
     wait: Option<Pin<Box<Sleep>>>,
     progress: Arc<Progress>,
-    /// Of all copies.
-    copied: Arc<AtomicU64>,
 }
 
 impl Passing {
@@ -40,8 +35,7 @@ impl Passing {
     pub(super) fn new(
         inner: Body,
         (size_bytes, checksum): (u64, Option<Checksum>),
-        pace: &Arc<Pace>,
-        (progress, copied): (&Arc<Progress>, &Arc<AtomicU64>),
+        (pace, progress): (&Arc<Pace>, &Arc<Progress>),
     ) -> Self {
         let expected = Expected {
             length: Some(size_bytes),
@@ -55,7 +49,6 @@ impl Passing {
             pace: Arc::clone(pace),
             wait: None,
             progress: Arc::clone(progress),
-            copied: Arc::clone(copied),
         }
     }
 
@@ -76,7 +69,6 @@ impl Passing {
             self.end()?;
         }
         self.progress.goes_on();
-        self.copied.fetch_add(data.len() as u64, Ordering::Relaxed);
         if let Some(until) = self.pace.book(data.len()) {
             self.progress.waits();
             self.wait = Some(Box::pin(tokio::time::sleep_until(until)));
@@ -136,5 +128,34 @@ impl HttpBody for Passing {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_s3::checksum::Algorithm;
+
+    use super::*;
+
+    fn passing(bytes: &'static str, said: &str) -> Passing {
+        let sum = Checksum::of(Algorithm::Crc32, said.as_bytes());
+        let what = (said.len() as u64, Some(sum));
+        let pace = Arc::new(Pace::new(None));
+        Passing::new(bytes.into(), what, (&pace, &Arc::default()))
+    }
+
+    /// Who has as many bytes as were announced may look no further, and would take them for whole.
+    #[tokio::test]
+    async fn bytes_that_are_not_what_was_said_are_told_before_the_last_of_them() {
+        let mut body = Body::stream(passing("abd", "abc"));
+        assert!(matches!(body.frame().await, Some(Err(Error::Cut { .. }))));
+        for (bytes, said) in [("ab", "abc"), ("abcd", "abc"), ("a", "")] {
+            let read = Body::stream(passing(bytes, said)).collect(10).await;
+            assert!(matches!(read, Err(Error::Cut { .. })), "{bytes} {said}");
+        }
+        for whole in ["abc", ""] {
+            let read = Body::stream(passing(whole, whole)).collect(10).await;
+            assert_eq!(read.unwrap().0, whole);
+        }
     }
 }

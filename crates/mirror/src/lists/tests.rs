@@ -259,12 +259,15 @@ async fn a_member_that_fails_is_replaced_and_a_refusal_stands() {
 }
 
 /// Goal: more entries than are read at once do not hide keys beyond them.
+/// Method: so many deletes that each member lacks some of, and then objects that one of them has.
 #[tokio::test]
 async fn a_page_ends_where_the_entries_that_were_read_end() {
     let rig = Rig::new(2).await;
     let key = |n: usize| format!("k{n:04}");
     for n in 0..1100 {
-        rig.set(n % 2, &key(n), Some("x")).await;
+        if n >= 1000 {
+            rig.set(n % 2, &key(n), Some("x")).await;
+        }
         rig.owe(&subject(&key(n)), &[u8::try_from(1 - n % 2).unwrap()])
             .await;
     }
@@ -275,7 +278,7 @@ async fn a_page_ends_where_the_entries_that_were_read_end() {
         max_keys: 1000,
     };
     let given = all_of(Some(&rig), &MemoryStore::new(Clock::system()), &query).await;
-    assert_eq!(given.len(), 1100);
+    assert_eq!(given.len(), 100);
     assert!(given.is_sorted());
 }
 
