@@ -16,6 +16,7 @@
 //! | `lists` | listings that are right whichever member answers |
 //! | `repair` | beside all requests: members that lack something are brought up to date |
 //! | `uploads` | multipart uploads over all members |
+//! | `verify` | comparisons of members, and a member that is brought back as a whole |
 //! | `ask`, `copy` | what the mirror itself asks members; one key from one to another |
 //! | `mirror`, `members` | what all of these share; who the members are, and how they answer |
 //! | `locks`, `tasks` | one write of a key at a time, which goes on when its client hangs up |
@@ -51,6 +52,7 @@ mod tee;
 #[cfg(test)]
 mod tests;
 mod uploads;
+mod verify;
 mod write;
 
 use std::sync::Arc;
@@ -65,6 +67,10 @@ pub use members::MEMBERS_MAX;
 pub use operate::{MemberState, MemberStatus, MirrorOperator, MirrorStatus};
 pub use repair::{Repairer, Turn};
 pub use settings::MirrorSettings;
+pub use verify::{
+    CompareCounts, CompareOrder, CompareProgress, CompareScope, Depth, Difference, DifferenceKind,
+    Remedy,
+};
 
 /// What a mirror is made of.
 pub struct MirrorParts {

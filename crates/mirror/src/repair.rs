@@ -30,6 +30,7 @@ use crate::{
 };
 
 mod one;
+mod slow;
 
 use one::{End, repair_key};
 
@@ -104,6 +105,10 @@ impl Repairer {
     /// # Cancel safety
     /// A dropped future leaves each key as it was, or as it is to be.
     pub async fn run(&self) {
+        tokio::join!(self.turns(), slow::run(self));
+    }
+
+    async fn turns(&self) {
         loop {
             if let Err(error) = self.turn().await {
                 tracing::warn!(%error, "the mirror could not repair");
@@ -322,6 +327,13 @@ impl Repairer {
             .await?;
         *lease = taken.map(|lease| (lease, now + LEASE_TIME));
         Ok(lease.is_some())
+    }
+
+    /// Whether this gateway was the one that repairs at its last turn.
+    async fn is_the_one(&self) -> bool {
+        let now = self.shared.clock.now();
+        let lease = self.lease.lock().await;
+        lease.as_ref().is_some_and(|(_, until)| *until > now)
     }
 
     /// Gives the lease back, for the end of the program.
