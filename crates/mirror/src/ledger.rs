@@ -32,6 +32,9 @@ use crate::{
     members::{MemberId, MemberSet},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How far a write has come at one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {

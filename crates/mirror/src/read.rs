@@ -1,8 +1,9 @@
 //! Reads: from the member that promises most, and from the next when it fails.
 //!
 //! A read of a key looks first what the journal says of it. While a write is under way the lead is
-//! asked alone, so that nobody sees an older state after a newer one. A `404` is believed when a
-//! second member says so too.
+//! asked alone, and when the journal says something else by the time of the answer all is asked
+//! again; so nobody sees an older state after a newer one. A `404` is believed when a second member
+//! says so too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ use crate::{
     mirror::Shared,
     request::Head,
     send, settle,
+    write::settled,
 };
 
 /// Time within which a member answers before the next is asked, where there is one. Far above the
@@ -25,6 +27,8 @@ const FIRST_BYTE_MAX: Duration = Duration::from_secs(5);
 const LOOKS_MAX: usize = 50;
 /// Time between two of them: with the looks, 5 s in which a write under way may hand over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Changes of a key while it is read, after which it is locked.
+const CHANGES_MAX: u32 = 3;
 
 /// What came of asking members.
 enum Asked {
@@ -44,23 +48,45 @@ pub(crate) async fn read(
 ) -> Result<Response, Error> {
     let (request, _) = Head::split(request);
     let mut last = None;
-    for look in 0..LOOKS_MAX {
-        let held = shared.held(subject).await?;
+    let mut changed_count = 0;
+    for _ in 0..LOOKS_MAX {
+        // A key that others write all the time is read when it is our turn.
+        let lock = if changed_count < CHANGES_MAX {
+            None
+        } else {
+            let lock = shared.locks.lock(subject).await;
+            Some(lock.map_err(|error| shared.journal_failed(error))?)
+        };
+        let held = match &lock {
+            Some(_) => settled(shared, subject).await?,
+            None => shared.held(subject).await?,
+        };
         let entry = held.as_ref().map(|held| &held.entry);
         let readable = shared.readable();
         let current = entry.map_or(readable, |entry| entry.current(readable));
-        match ask(shared, &request, (subject, entry), current).await {
-            Asked::Answer(answer) => return answer,
+        let asked = ask(shared, &request, (subject, entry), current).await;
+        let is_locked = lock.is_some();
+        if let Some(lock) = lock {
+            lock.release().await;
+        }
+        match asked {
+            Asked::Answer(answer) if is_locked => return answer,
+            Asked::Answer(answer) => {
+                let now = shared.held(subject).await?;
+                if now.map(|now| now.sequence) == held.map(|held| held.sequence) {
+                    return answer;
+                }
+                changed_count += 1;
+                continue;
+            }
             Asked::Nothing(answer) => last = answer.or(last),
         }
         let is_under_way = entry.is_some_and(|entry| entry.intent.is_some());
-        if !is_under_way && look > 0 {
+        if !is_under_way {
             break;
         }
-        if is_under_way {
-            // Its gateway may have ended; else the lock is not to be had.
-            settle_now(shared, subject).await;
-        }
+        // Its gateway may have ended; else the lock is not to be had.
+        settle_now(shared, subject).await;
         tokio::time::sleep(LOOK_EVERY).await;
     }
     last.unwrap_or_else(|| {

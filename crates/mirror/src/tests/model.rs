@@ -1,8 +1,9 @@
 //! Random histories of a mirror against a register per key.
 //!
-//! Members fail, go out and come back; the gateway ends anywhere and begins anew over the same
-//! members and journal. A few cases by default, always the same; `FOREBAY_MIRROR_MODEL_CASES`
-//! random ones. A seed that fails is printed; `FOREBAY_MIRROR_MODEL_SEED` runs that one alone.
+//! Members fail, go out and come back; one gateway, or two that share a journal, end anywhere and
+//! begin anew over the same members and journal. A few cases by default, always the same;
+//! `FOREBAY_MIRROR_MODEL_CASES` random ones. A seed that fails is printed;
+//! `FOREBAY_MIRROR_MODEL_SEED` runs that one alone.
 
 use std::{
     collections::BTreeMap,
@@ -46,14 +47,19 @@ impl Drop for Life {
     }
 }
 
+/// A gateway, which ends and begins anew.
+struct Gateway {
+    life: Mutex<Arc<Life>>,
+    /// Counts its lives; what is under way when it changes is given up.
+    lives: watch::Sender<u64>,
+}
+
 /// What all clients of a case share.
 struct Case {
     world: World,
     members: Vec<Arc<Unreliable>>,
     settings: MirrorSettings,
-    life: Mutex<Arc<Life>>,
-    /// Counts lives; what is under way when it changes is given up.
-    lives: watch::Sender<u64>,
+    gateways: Vec<Gateway>,
     histories: Mutex<BTreeMap<&'static str, Vec<Event>>>,
     values: AtomicU64,
     time: AtomicU64,
@@ -77,24 +83,32 @@ enum Came {
 }
 
 impl Case {
-    fn begin(world: &World, members: &[Arc<Unreliable>], settings: &MirrorSettings) -> Arc<Life> {
+    fn begin(
+        world: &World,
+        members: &[Arc<Unreliable>],
+        settings: &MirrorSettings,
+        who: (Gateways, &str),
+    ) -> Arc<Life> {
         let stores = members
             .iter()
             .map(|member| Arc::clone(member) as Arc<dyn Store>);
-        let who = (Gateways::One, "g1");
         let store = world.gateway_before(stores.collect(), settings.clone(), who);
         let repairer = store.repairer();
         let repairing = tokio::spawn(async move { repairer.run().await });
         Arc::new(Life { store, repairing })
     }
 
-    /// The gateway ends where it is, and begins anew.
-    fn crash(&self) {
-        let next = Self::begin(&self.world, &self.members, &self.settings);
-        let last = std::mem::replace(&mut *self.life.lock().unwrap(), next);
+    /// A gateway ends where it is, and begins anew.
+    fn crash(&self, at: usize) {
+        let gateway = &self.gateways[at];
+        let life = *gateway.lives.borrow() + 1;
+        let holder = format!("g{at}-{life}");
+        let who = (sharing(self.gateways.len()), &holder[..]);
+        let next = Self::begin(&self.world, &self.members, &self.settings, who);
+        let last = std::mem::replace(&mut *gateway.life.lock().unwrap(), next);
         last.repairing.abort();
         last.store.operator().shared.tasks.abort();
-        self.lives.send_modify(|lives| *lives += 1);
+        gateway.lives.send_modify(|lives| *lives += 1);
     }
 
     fn tick(&self) -> u64 {
@@ -116,9 +130,11 @@ impl Case {
     }
 
     async fn send(&self, request: Builder) -> Came {
-        let mut lives = self.lives.subscribe();
+        let at = usize::try_from(self.tick()).unwrap() % self.gateways.len();
+        let gateway = &self.gateways[at];
+        let mut lives = gateway.lives.subscribe();
         lives.mark_unchanged();
-        let life = Arc::clone(&self.life.lock().unwrap());
+        let life = Arc::clone(&gateway.life.lock().unwrap());
         let answer = tokio::select! {
             answer = request.send(&life.store) => answer,
             _ = lives.changed() => return Came::Unknown,
@@ -212,7 +228,7 @@ async fn disturb(case: Arc<Case>, mut rng: fastrand::Rng) {
         let member = &case.members[rng.usize(..case.members.len())];
         steps_out += 1;
         match rng.u32(..6) {
-            2 => case.crash(),
+            2 => case.crash(rng.usize(..case.gateways.len())),
             0 | 1 if steps_out < STEPS_OUT_MAX => member.set_out(true),
             _ => {
                 case.members.iter().for_each(|member| member.set_out(false));
@@ -258,9 +274,17 @@ async fn run(seed: u64) {
         attempt_timeout: Duration::from_secs(15),
         ..MirrorSettings::default()
     };
+    let gateways_count = rng.usize(1..=2);
+    let gateway = |at: usize| {
+        let holder = format!("g{at}-0");
+        let who = (sharing(gateways_count), &holder[..]);
+        Gateway {
+            life: Mutex::new(Case::begin(&world, &members, &settings, who)),
+            lives: watch::Sender::new(0),
+        }
+    };
     let case = Arc::new(Case {
-        life: Mutex::new(Case::begin(&world, &members, &settings)),
-        lives: watch::Sender::new(0),
+        gateways: (0..gateways_count).map(gateway).collect(),
         world,
         members,
         settings,
@@ -302,7 +326,7 @@ async fn run(seed: u64) {
 
 /// Waits until nobody owes anything.
 async fn settle(case: &Case) {
-    let life = Arc::clone(&case.life.lock().unwrap());
+    let life = Arc::clone(&case.gateways[0].life.lock().unwrap());
     let operator = life.store.operator();
     for _ in 0..600 {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -314,6 +338,14 @@ async fn settle(case: &Case) {
         }
     }
     panic!("repair does not end: {:?}", operator.status().await);
+}
+
+fn sharing(gateways_count: usize) -> Gateways {
+    if gateways_count > 1 {
+        Gateways::Many
+    } else {
+        Gateways::One
+    }
 }
 
 fn number_from(name: &str) -> Option<u64> {
