@@ -10,7 +10,10 @@ use forebay_native::{
 use forebay_s3::time;
 use forebay_store::{
     Budget, Clock, Store,
-    contract::requests::{create_bucket, object},
+    contract::{
+        self,
+        requests::{create_bucket, object},
+    },
 };
 use forebay_telemetry::mirror::MirrorMetrics;
 
@@ -104,4 +107,19 @@ impl Drop for Ticking {
 
 pub(crate) fn key(name: &str) -> HotKey {
     HotKey::from(&object("bucket", name))
+}
+
+#[tokio::test]
+async fn a_mirror_passes_the_contract_of_stores() {
+    for gateways in [Gateways::One, Gateways::Many] {
+        let world = World::new(3);
+        let members = world
+            .homes
+            .iter()
+            .map(|home| Arc::clone(home) as Arc<dyn Store>);
+        let settings = MirrorSettings::default();
+        let mirror = world.gateway_before(members.collect(), settings, (gateways, "g1"));
+        let store: Arc<dyn Store> = Arc::new(mirror);
+        contract::check(async || Arc::clone(&store)).await;
+    }
 }
