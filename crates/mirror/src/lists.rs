@@ -20,11 +20,13 @@ use forebay_s3::{
     uri,
 };
 use forebay_store::{Body, Error, Query, Request, Response};
+use http::StatusCode;
 
 use crate::{
     journal::Subject,
     members::{MemberId, MemberSet},
     mirror::Shared,
+    read,
     request::Head,
 };
 
@@ -82,7 +84,8 @@ pub(crate) async fn list(
     let (head, _) = Head::split(request);
     let Some(asked) = Asked::read(&head, kind, listing)? else {
         // Something is wrong with it, or nothing is asked for: any member says so.
-        return as_it_stands(shared, &head, listing).await;
+        let subject = Subject::Bucket(listing.bucket.clone());
+        return read::read(shared, head.with(Body::empty()), &subject).await;
     };
     let mut position = asked.position.clone();
     loop {
@@ -109,15 +112,57 @@ async fn first_answer(
     lacks: &Lacks,
     position: &Position,
 ) -> Result<(Said, MemberId), Error> {
-    let mut failed = None;
+    let mut answers = Answers::default();
     for member in lacks.order(shared) {
-        match list_member(shared, member, asked, position).await {
-            Ok(said) => return Ok((said, member)),
-            Err(refused @ Error::Refused(_)) => return Err(refused),
-            Err(error) => failed = Some(error),
+        let said = list_member(shared, member, asked, position).await;
+        if let Some(answer) = answers.take(said.map(|said| (said, member))) {
+            return answer;
         }
     }
-    Err(failed.unwrap_or_else(nobody))
+    answers.last()
+}
+
+/// What members said that did not list: that a bucket is not there is believed when a second one
+/// says so, any other refusal at once.
+#[derive(Default)]
+struct Answers {
+    absent: Option<Result<(Said, MemberId), Error>>,
+    failed: Option<Error>,
+}
+
+impl Answers {
+    /// Takes an answer in; gives it back, or one before it, if that is the answer.
+    fn take(
+        &mut self,
+        answer: Result<(Said, MemberId), Error>,
+    ) -> Option<Result<(Said, MemberId), Error>> {
+        let is_absent = match &answer {
+            Ok((Said::Refused(response), _)) => response.status == StatusCode::NOT_FOUND,
+            Err(Error::Refused(refusal)) => refusal.code.status() == StatusCode::NOT_FOUND,
+            Ok((Said::Listed(_), _)) | Err(_) => false,
+        };
+        if is_absent {
+            let earlier = self.absent.take();
+            if earlier.is_none() {
+                self.absent = Some(answer);
+            }
+            return earlier;
+        }
+        match answer {
+            Err(error) if !matches!(error, Error::Refused(_)) => {
+                self.failed = Some(error);
+                None
+            }
+            answer => Some(answer),
+        }
+    }
+
+    /// The answer when nobody else can be asked.
+    fn last(self) -> Result<(Said, MemberId), Error> {
+        let failed = self.failed;
+        self.absent
+            .unwrap_or_else(|| Err(failed.unwrap_or_else(nobody)))
+    }
 }
 
 fn nobody() -> Error {
@@ -126,24 +171,10 @@ fn nobody() -> Error {
     }
 }
 
-/// Passes a listing on as it is.
-async fn as_it_stands(shared: &Shared, head: &Head, listing: &Listing) -> Result<Response, Error> {
-    let members = bucket_members(shared, listing).await?;
-    let mut failed = None;
-    for member in shared.members.by_promise(members) {
-        match shared.ask(member, head.with(Body::empty())).await {
-            Ok(response) => return Ok(response),
-            Err(refused @ Error::Refused(_)) => return Err(refused),
-            Err(error) => failed = Some(error),
-        }
-    }
-    Err(failed.unwrap_or_else(nobody))
-}
-
 /// Members that can be read now and know whether the bucket is there.
 async fn bucket_members(shared: &Shared, listing: &Listing) -> Result<MemberSet, Error> {
     let subject = Subject::Bucket(listing.bucket.clone());
-    let held = shared.journal.get(&subject).await?;
+    let held = shared.held(&subject).await?;
     let readable = shared.readable();
     Ok(held.map_or(readable, |held| held.entry.current(readable)))
 }

@@ -232,6 +232,10 @@ impl MirrorOperator {
         if readable.count() < 2 {
             return Err("fewer than two members can be compared now".to_owned());
         }
+        for left_out in shared.members.set().without(readable).iter() {
+            let name = &shared.members.get(left_out).name;
+            progress.failed(name, &"left out: it is down, or to be compared as a whole");
+        }
         let comparison = Comparison {
             shared,
             parties: Parties {

@@ -111,7 +111,7 @@ async fn is_there(
     let Ok(bucket) = BucketName::parse(name) else {
         return Ok(true);
     };
-    let held = shared.journal.get(&Subject::Bucket(bucket)).await?;
+    let held = shared.held(&Subject::Bucket(bucket)).await?;
     let current = held.map_or(asked, |held| held.entry.current(asked));
     // Without an entry they should be equal, so one that shows it is right: a bucket is changing
     // at this moment, or the members differ and a comparison will tell.

@@ -1,6 +1,6 @@
 //! Which keys of a listing which members lack, and what those say of them that have them.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use std::sync::Arc;
 
 use forebay_native::{
     hot::HotKey,
@@ -8,15 +8,17 @@ use forebay_native::{
 };
 use forebay_s3::{etag::ETag, operation::Listing};
 use forebay_store::Error;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
 
-use super::{bucket_members, nobody, page::Says};
+use super::{bucket_members, page::Says};
 use crate::{
     ask::{text_of, whole},
     copy::Described,
     journal::{Entry, Subject},
     members::{MemberId, MemberSet},
     mirror::Shared,
+    read,
 };
 
 /// Entries read for a page. A page ends where they end; as many as a page has entries.
@@ -56,7 +58,8 @@ impl Lacks {
                 break;
             }
             let range = from.clone()..until.clone();
-            let found = shared.journal.range(&listing.bucket, range, room).await?;
+            let found = shared.journal.range(&listing.bucket, range, room).await;
+            let found = found.map_err(|error| shared.journal_failed(error))?;
             let Some((last, _)) = found.last() else { break };
             from = match last {
                 Subject::Bucket(_) => vec![0],
@@ -99,7 +102,7 @@ impl Lacks {
     /// `Unavailable` when nobody can be asked that has one of them.
     pub(super) async fn told(
         &self,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         member: MemberId,
         end: Option<&Position>,
     ) -> Result<Vec<(String, Says)>, Error> {
@@ -111,7 +114,7 @@ impl Lacks {
         let lacking: Vec<_> = self
             .of(shared, member)
             .filter(|(key, _)| is_within(key))
-            .map(|(key, entry)| says(shared, key, entry))
+            .map(|(key, _)| says(shared, key))
             .collect();
         stream::iter(lacking)
             .buffered(LOOKS_AT_ONCE)
@@ -120,25 +123,24 @@ impl Lacks {
     }
 }
 
-/// What a member says of a key that has its last state.
-async fn says(shared: &Shared, key: &HotKey, entry: &Entry) -> Result<(String, Says), Error> {
+/// What a read of a key says of it.
+async fn says(shared: &Arc<Shared>, key: &HotKey) -> Result<(String, Says), Error> {
     let name = key.key.as_str().to_owned();
-    for member in shared.members.by_promise(entry.current(shared.readable())) {
-        let request = shared.copier.asker().head(whole(key.object()), "");
-        match shared.ask(member, request).await {
-            Err(Error::Refused(refusal)) if refusal.code.status() == StatusCode::NOT_FOUND => {
-                return Ok((name, Says::Gone));
-            }
-            Ok(answer) if answer.status == StatusCode::NOT_FOUND => return Ok((name, Says::Gone)),
-            Ok(answer) if answer.status.is_success() => {
-                if let Some(summary) = summary(&answer.headers) {
-                    return Ok((name, Says::Object(summary)));
-                }
-            }
-            Ok(_) | Err(_) => {}
+    let request = shared.copier.asker().head(whole(key.object()), "");
+    let subject = Subject::Object(key.clone());
+    let answer = match read::read(shared, request, &subject).await {
+        Ok(answer) => answer,
+        Err(Error::Refused(refusal)) if refusal.code.status() == StatusCode::NOT_FOUND => {
+            return Ok((name, Says::Gone));
         }
+        Err(error) => return Err(error),
+    };
+    if answer.status == StatusCode::NOT_FOUND {
+        return Ok((name, Says::Gone));
     }
-    Err(nobody())
+    let told = summary(&answer.headers).filter(|_| answer.status.is_success());
+    let told = told.ok_or_else(|| Error::internal("look at a key of a listing", "no answer"))?;
+    Ok((name, Says::Object(told)))
 }
 
 /// What a listing tells of an object, from what a HEAD does.

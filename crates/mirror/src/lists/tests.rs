@@ -258,6 +258,21 @@ async fn a_member_that_fails_is_replaced_and_a_refusal_stands() {
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
 }
 
+#[tokio::test]
+async fn that_a_bucket_is_not_there_is_believed_when_a_second_member_says_so() {
+    let rig = Rig::new(3).await;
+    rig.set(1, "k", Some("x")).await;
+    rig.set(2, "k", Some("x")).await;
+    delete_bucket("bucket").expect(204, &*rig.members[0]).await;
+    for request in [
+        list_v1("bucket"),
+        list_v2("bucket"),
+        list_versions("bucket"),
+    ] {
+        assert_eq!(ask(&rig, request).await.elements("Key"), ["k"]);
+    }
+}
+
 /// Goal: more entries than are read at once do not hide keys beyond them.
 /// Method: so many deletes that each member lacks some of, and then objects that one of them has.
 #[tokio::test]

@@ -449,3 +449,36 @@ async fn a_member_that_can_not_be_compared_stays_out_of_reads() {
             .is_err()
     );
 }
+
+/// Goal: a mirror that is left to itself brings a member back.
+#[tokio::test(start_paused = true)]
+async fn the_repair_loop_brings_a_member_back_by_itself() {
+    let rig = Rig::new(3).await;
+    for at in 0..5 {
+        rig.set(0, &format!("k{at}"), Some("x")).await;
+        rig.set(1, &format!("k{at}"), Some("x")).await;
+    }
+    rig.set(2, "old", Some("x")).await;
+    mark(&rig, 2).await;
+    let repairer = rig.mirror.repairer();
+    let back = async {
+        while rig.shared.standing(MemberId(2)) != Standing::Known {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = repairer.run() => {}
+        () = back => {}
+    }
+    let all = assert_equal(&rig).await;
+    assert_eq!(all["bucket"].len(), 5);
+}
+
+#[tokio::test]
+async fn a_member_that_is_left_out_is_told() {
+    let rig = Rig::new(3).await;
+    mark(&rig, 2).await;
+    let counts = compare(&rig, order(Remedy::Tell, Depth::Listed)).await;
+    assert_eq!(counts.failed, 1);
+    assert!(counts.errors[0].starts_with("m2"), "{:?}", counts.errors);
+}
