@@ -6,10 +6,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forebay_s3::{bucket::BucketName, code::Code, xml};
+use forebay_native::refuse;
+use forebay_s3::{bucket::BucketName, code::Code, operation::Operation, xml};
 use forebay_store::{Body, Error, Request, Response};
 use forebay_telemetry::mirror::WriteResult;
 use futures_util::future::join_all;
+use http::Method;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -73,41 +75,81 @@ async fn at_all(
     };
     let (plan, held) = plan(shared, subject, kind, able).await?;
     let again = || request.with(bytes.clone().into());
-    let how = (kind, Telling::Status);
-    let mut progress = vec![Progress::NotSent; shared.members.count()];
-    let lead = send::write(shared, plan.lead, again(), how, std::future::ready(())).await;
-    let is_done = matches!(lead.progress, Progress::Done(_));
-    // Tags are of objects.
-    progress[usize::from(plan.lead.0)] = done_as(lead.progress, is_done);
-    if is_done {
-        let others = shared
-            .members
-            .up()
-            .without(MemberSet::EMPTY.with(plan.lead));
-        let sent = others
-            .iter()
-            .map(|member| send::write(shared, member, again(), how, std::future::ready(())));
-        for sent in join_all(sent).await {
-            let is_done = matches!(sent.progress, Progress::Done(_))
-                || is_there_already(sent.answer.as_ref(), kind);
-            progress[usize::from(sent.member.0)] = done_as(sent.progress, is_done);
-        }
-    }
+    let (answer, progress) = send_all(shared, (&plan, subject.bucket()), (kind, able), again).await;
     let times = (shared.now_ms(), shared.doubt_ms());
     let next = ledger::after(&plan, &progress, times);
     let changed = shared.change(subject, Some(&held), next).await;
     let answer = match ledger::judge(&plan, &progress, times.0) {
         Verdict::Acknowledge | Verdict::SettleAndAcknowledge => match changed {
-            Ok(Swapped::Done(_)) => lead.answer.unwrap_or(Err(indeterminate())),
+            Ok(Swapped::Done(_)) => answer,
             Ok(Swapped::Changed) | Err(_) => Err(indeterminate()),
         },
-        Verdict::Nothing => lead
-            .answer
-            .unwrap_or(Err(Error::SlowDown { retry_after: None })),
+        Verdict::Nothing => answer,
         Verdict::Wait | Verdict::TooFew | Verdict::Unknown => Err(indeterminate()),
     };
     lock.release().await;
     answer
+}
+
+/// Sends it to the lead, and to the others when it is done there; the lead's answer.
+async fn send_all(
+    shared: &Shared,
+    (plan, bucket): (&Plan, &BucketName),
+    (kind, able): (WriteKind, MemberSet),
+    again: impl Fn() -> Request,
+) -> (Result<Response, Error>, Vec<Progress>) {
+    let send = |member| {
+        let how = (kind, Telling::Status);
+        send::write(shared, member, again(), how, std::future::ready(()))
+    };
+    let mut progress = vec![Progress::NotSent; shared.members.count()];
+    let lead = send(plan.lead).await;
+    let is_done = matches!(lead.progress, Progress::Done(_));
+    // Tags are of objects.
+    progress[usize::from(plan.lead.0)] = done_as(lead.progress, is_done);
+    let answer = lead.answer.unwrap_or(Err(indeterminate()));
+    if !is_done {
+        return (answer, progress);
+    }
+    let others = shared
+        .members
+        .up()
+        .without(MemberSet::EMPTY.with(plan.lead));
+    let mut is_written = false;
+    for sent in join_all(others.iter().map(send)).await {
+        let is_done = matches!(sent.progress, Progress::Done(_))
+            || is_refused_with(sent.answer.as_ref(), there_already(kind));
+        // One that lacks nothing of the bucket has something in it: it was written meanwhile.
+        is_written |= kind == WriteKind::Delete
+            && able.has(sent.member)
+            && is_refused_with(sent.answer.as_ref(), Code::BucketNotEmpty);
+        progress[usize::from(sent.member.0)] = done_as(sent.progress, is_done);
+    }
+    if is_written {
+        make_again(shared, bucket, &mut progress).await;
+        return (Err(refuse::bucket_not_empty(bucket)), progress);
+    }
+    (answer, progress)
+}
+
+/// Undoes the delete of a bucket that was written while it was deleted.
+async fn make_again(shared: &Shared, bucket: &BucketName, progress: &mut [Progress]) {
+    for member in shared.members.set().iter() {
+        let progress = &mut progress[usize::from(member.0)];
+        if !matches!(progress, Progress::Done(_)) {
+            continue;
+        }
+        let store = &*shared.members.get(member).store;
+        let asker = shared.copier.asker();
+        let operation = Operation::CreateBucket(bucket.clone());
+        let made = asker
+            .ask(store, asker.request(Method::PUT, operation, ""))
+            .await;
+        *progress = match made {
+            Ok(_) => Progress::NoEffect,
+            Err(_) => Progress::Unknown,
+        };
+    }
 }
 
 fn done_as(progress: Progress, is_done: bool) -> Progress {
@@ -163,20 +205,20 @@ async fn current_in(shared: &Shared, bucket: &BucketName) -> Result<MemberSet, E
     }
 }
 
-/// Whether a member refused only because it is as it should be already.
-fn is_there_already(answer: Option<&Result<Response, Error>>, kind: WriteKind) -> bool {
-    let code = match answer {
-        Some(Err(Error::Refused(refusal))) => refusal.code.as_str().to_owned(),
-        Some(Ok(response)) => match response.status.as_u16() {
-            404 => Code::NoSuchBucket.as_str().to_owned(),
-            409 => Code::BucketAlreadyOwnedByYou.as_str().to_owned(),
-            _ => return false,
-        },
-        Some(Err(_)) | None => return false,
-    };
+/// With what a member refuses that is as it should be already.
+fn there_already(kind: WriteKind) -> Code {
     match kind {
-        WriteKind::Put | WriteKind::Retag => code == Code::BucketAlreadyOwnedByYou.as_str(),
-        WriteKind::Delete => code == Code::NoSuchBucket.as_str(),
+        WriteKind::Put | WriteKind::Retag => Code::BucketAlreadyOwnedByYou,
+        WriteKind::Delete => Code::NoSuchBucket,
+    }
+}
+
+/// Whether a member refused with this code, by its status where it does not say more.
+fn is_refused_with(answer: Option<&Result<Response, Error>>, code: Code) -> bool {
+    match answer {
+        Some(Err(Error::Refused(refusal))) => refusal.code == code,
+        Some(Ok(response)) => response.status == code.status(),
+        Some(Err(_)) | None => false,
     }
 }
 

@@ -63,6 +63,7 @@ impl Store for MirrorStore {
     async fn call(&self, request: Request) -> Result<Response, Error> {
         use Operation as O;
         let shared = &self.shared;
+        shared.ready().await?;
         match request.operation.clone() {
             O::GetObject(of) | O::HeadObject(of) => read_key(shared, request, &of.object).await,
             O::GetObjectAttributes(object) | O::GetObjectTagging(object) => {

@@ -24,8 +24,6 @@
 //!
 //! What is promised to clients is in docs/semantics.md.
 
-#![cfg_attr(test, allow(dead_code, reason = "the model of a mirror comes next"))]
-
 mod ask;
 mod buckets;
 mod copy;

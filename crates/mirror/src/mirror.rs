@@ -9,7 +9,7 @@ use forebay_s3::time;
 use forebay_store::{Budget, Clock, Error};
 use forebay_telemetry::mirror::MirrorMetrics;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use crate::{
     MirrorParts, MirrorSettings,
@@ -24,6 +24,10 @@ use crate::{
 /// Time after which all gateways know that a member is to be compared as a whole, and none reads
 /// from it by what the entries say: they look each second.
 const UNTRACKED_AFTER_MS: i64 = 10_000;
+
+/// Writes that a member has not answered while they were acknowledged long ago: past so many it is
+/// not waited for, and compared later. Each holds at most the window of a body.
+const LATE_MAX: usize = 256;
 
 /// Wakes the repair loop, and remembers it.
 #[derive(Default)]
@@ -65,6 +69,9 @@ pub(crate) struct Shared {
     pub(crate) wake: Wake,
     /// Writes under way, and what of them goes on after their acknowledgement.
     pub(crate) tasks: Tasks,
+    is_ready: OnceCell<()>,
+    /// Writes that go on though they were acknowledged a while ago.
+    pub(crate) late: Semaphore,
     /// How each member stands, as last read from the journal or written to it.
     standings: Mutex<Vec<Standing>>,
     /// When the oldest that each member owes began to be missing, as repair last saw it.
@@ -102,9 +109,48 @@ impl Shared {
             metrics,
             wake: Wake::default(),
             tasks: Tasks::default(),
+            is_ready: OnceCell::new(),
+            late: Semaphore::new(LATE_MAX),
             standings: Mutex::new(vec![Standing::Known; count]),
             oldest_ms: Mutex::new(vec![None; count]),
         }
+    }
+
+    /// Reads what the journal knows, once; everything else rests on it.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal can't be asked; the next call tries again.
+    pub(crate) async fn ready(&self) -> Result<(), Error> {
+        let read = async || {
+            self.journal.read_known().await?;
+            self.read_standings().await
+        };
+        let ready = self.is_ready.get_or_try_init(read).await;
+        ready.map_err(|error| self.journal_failed(error))?;
+        Ok(())
+    }
+
+    /// Takes in how members stand. One that the journal has not met while it knows others is new,
+    /// and lacks all that they have.
+    ///
+    /// # Errors
+    /// The journal's own.
+    pub(crate) async fn read_standings(&self) -> Result<(), Error> {
+        let standings = self.journal.standings().await?;
+        let is_first = standings.iter().all(|(_, standing)| standing.is_none());
+        for (member, standing) in standings {
+            let is_new = standing.is_none();
+            let standing = standing.unwrap_or(if is_first {
+                Standing::Known
+            } else {
+                Standing::Whole(self.now_ms())
+            });
+            if is_new {
+                self.journal.set_standing(member, standing).await?;
+            }
+            self.stands(member, standing);
+        }
+        Ok(())
     }
 
     /// The time, Unix milliseconds.

@@ -129,9 +129,9 @@ impl Repairer {
     /// As [`Repairer::run`].
     pub async fn turn(&self) -> Result<Turn, Error> {
         let shared = &self.shared;
-        shared.journal.read_known().await?;
+        shared.ready().await?;
         self.probe().await;
-        self.read_standings().await?;
+        shared.read_standings().await?;
         let is_worth_it = self.count().await?;
         let mut turn = Turn::default();
         if !self.has_lease().await? {
@@ -163,27 +163,6 @@ impl Repairer {
             }
         }))
         .await;
-    }
-
-    /// Takes in how members stand. One that the journal has not met while it knows others is new,
-    /// and lacks all that they have.
-    async fn read_standings(&self) -> Result<(), Error> {
-        let shared = &self.shared;
-        let standings = shared.journal.standings().await?;
-        let is_first = standings.iter().all(|(_, standing)| standing.is_none());
-        for (member, standing) in standings {
-            let is_new = standing.is_none();
-            let standing = standing.unwrap_or(if is_first {
-                Standing::Known
-            } else {
-                Standing::Whole(shared.now_ms())
-            });
-            if is_new {
-                shared.journal.set_standing(member, standing).await?;
-            }
-            shared.stands(member, standing);
-        }
-        Ok(())
     }
 
     /// Counts what members owe, and gives up counting for one that owes too much. Whether there is

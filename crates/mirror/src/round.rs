@@ -19,7 +19,7 @@ use crate::{
     journal::{Held, Subject, Swapped},
     ledger::{self, Plan, Progress, Verdict},
     locks::KeyLock,
-    members::MemberId,
+    members::{Health, MemberId},
     mirror::Shared,
     send::{self, Sent, Telling},
     tee::Tee,
@@ -120,10 +120,20 @@ impl Round {
         for lock in locks {
             lock.release().await;
         }
-        if !in_time {
-            self.drain(&mut calls, &mut giving, None).await;
-            self.write_down().await;
+        if in_time {
+            return;
         }
+        // The entry says already that who has not answered is in doubt.
+        let Ok(_late) = shared.late.try_acquire() else {
+            for (member, progress) in shared.members.set().iter().zip(&self.progress) {
+                if *progress == Progress::Waiting {
+                    shared.members.get(member).ended(Health::Failed);
+                }
+            }
+            return;
+        };
+        self.drain(&mut calls, &mut giving, None).await;
+        self.write_down().await;
     }
 
     /// Waits for those who have not answered, until then; whether all have.

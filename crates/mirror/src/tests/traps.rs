@@ -624,6 +624,14 @@ async fn a_member_that_is_too_far_behind_is_read_no_more_until_it_was_compared()
     mirror.repairer().turn().await.unwrap();
     let status = mirror.operator().status().await.unwrap();
     assert_eq!(status.members[0].state, MemberState::Comparing);
+    // A gateway that has just begun knows it from its first request on.
+    let stores = scene
+        .members
+        .iter()
+        .map(|member| Arc::clone(member) as Arc<dyn Store>);
+    let who = (Gateways::One, "g3");
+    let settings = MirrorSettings::default();
+    let mirror = scene.world.gateway_before(stores.collect(), settings, who);
     let calls = scene.members[0].calls();
     for _ in 0..8 {
         get("bucket", "a").expect(200, &mirror).await;
@@ -654,4 +662,41 @@ async fn a_member_that_is_new_is_compared_before_it_is_read() {
         members.collect::<Vec<_>>(),
         [MemberState::Up, MemberState::Up, MemberState::Comparing]
     );
+}
+
+/// Goal: a bucket that is written while it is deleted keeps what was acknowledged.
+/// Method: the lead deletes it; the others have an object that the lead has not had.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_is_written_while_it_is_deleted_stays() {
+    let scene = Scene::new().await;
+    scene.rest().await;
+    for home in &scene.world.homes[1..] {
+        put("bucket", "k").body("x").expect(200, &**home).await;
+    }
+    let refused = delete_bucket("bucket").refusal(&scene.mirror).await;
+    assert_eq!(refused, "BucketNotEmpty");
+    for home in &scene.world.homes {
+        head_bucket("bucket").expect(200, &**home).await;
+    }
+    let subject = Subject::Bucket(bucket_name("bucket"));
+    let held = scene.mirror.operator().shared.held(&subject).await;
+    assert_eq!(held.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_hangs_is_not_waited_for_by_more_writes_than_may_be_late() {
+    let scene = Scene::new().await;
+    scene.members[2].is(Mood::Hangs);
+    let writes = (0..300).map(|at| {
+        let mirror = &scene.mirror;
+        async move {
+            let key = format!("k{at}");
+            put("bucket", &key).body("x").expect(200, mirror).await;
+        }
+    });
+    futures_util::future::join_all(writes).await;
+    scene.rest().await;
+    let status = scene.mirror.operator().status().await.unwrap();
+    assert_eq!(status.members[2].state, MemberState::Down);
+    assert_eq!(status.journal_keys, 300);
 }
