@@ -339,12 +339,32 @@ async fn uploads_are_listed_in_pages_by_prefix_and_delimiter() {
     assert!(none.elements("Key").is_empty());
 }
 
-#[tokio::test]
-async fn a_mirror_passes_the_contract_of_stores() {
-    let rig = Rig::with(3, crate::MirrorSettings::default()).await;
-    forebay_store::contract::requests::delete_bucket("bucket")
-        .expect(204, &rig.mirror)
-        .await;
-    let mirror: Arc<dyn forebay_store::Store> = Arc::new(rig.mirror);
-    forebay_store::contract::check(async || Arc::clone(&mirror)).await;
+/// The bytes that docs/formats.md shows; a change of them is a change of the format.
+#[test]
+fn records_are_written_as_the_page_of_formats_says() {
+    let ids = |name: &str| [(name.to_owned(), "x".to_owned())].into();
+    let mut record = Record {
+        begun_ms: 1,
+        members: ids("a"),
+        dropped: BTreeMap::new(),
+        class: None,
+        end: None,
+    };
+    let text = |record: &Record| serde_json::to_string(record).unwrap();
+    assert_eq!(text(&record), r#"{"at":1,"members":{"a":"x"}}"#);
+    record.dropped = ids("b");
+    record.class = Some("STANDARD_IA".into());
+    record.end = Some(End::Aborted);
+    let expected =
+        r#"{"at":1,"members":{"a":"x"},"dropped":{"b":"x"},"class":"STANDARD_IA","end":"aborted"}"#;
+    assert_eq!(text(&record), expected);
+    record.end = Some(End::Completed {
+        at_ms: 2,
+        document: "<a/>".into(),
+    });
+    assert!(text(&record).ends_with(r#""end":{"completed":{"at":2,"document":"<a/>"}}}"#));
+    assert_eq!(
+        serde_json::from_str::<Record>(&text(&record)).unwrap(),
+        record
+    );
 }
