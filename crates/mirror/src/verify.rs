@@ -299,9 +299,18 @@ impl Comparison<'_> {
         let mut under_way = FuturesUnordered::new();
         let at_once = self.shared.settings.repairs_max.max(1);
         loop {
-            let Some(heads) = listers.next().await? else {
-                break;
+            // Keys under way hold their locks, so they go on while more is listed.
+            let heads = {
+                let mut next = std::pin::pin!(listers.next());
+                loop {
+                    tokio::select! {
+                        biased;
+                        heads = &mut next => break heads?,
+                        Some(()) = under_way.next() => {}
+                    }
+                }
             };
+            let Some(heads) = heads else { break };
             self.progress.count(|counts| counts.keys += 1);
             if self.seem_equal(&heads) {
                 continue;

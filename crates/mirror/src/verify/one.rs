@@ -13,6 +13,7 @@ use super::{
 use crate::{
     copy::{Copied, CopyError, Described, Ends},
     journal::{Entry, Owed, Subject},
+    locks::KeyLock,
     members::{MemberId, MemberSet},
     write,
 };
@@ -40,12 +41,13 @@ impl Comparison<'_> {
             return Ok(());
         }
         let lock = self.shared.locks.lock(&subject).await?;
-        let done = self.locked(key, &subject).await;
+        let done = self.locked(key, &lock).await;
         lock.release().await;
         done
     }
 
-    async fn locked(&self, key: &HotKey, subject: &Subject) -> Result<(), Error> {
+    async fn locked(&self, key: &HotKey, lock: &KeyLock) -> Result<(), Error> {
+        let subject = lock.subject();
         let held = write::settled(self.shared, subject).await?;
         let mut voters = self.parties.voters;
         match (&held, self.parties.pupil) {
@@ -85,10 +87,11 @@ impl Comparison<'_> {
                 reason: "no member that has the last state can be asked".into(),
             });
         };
-        self.bring(key, subject, (&versions, ruling)).await
+        self.bring(key, lock, (&versions, ruling)).await
     }
 
-    /// What the members have: all of them, or of the voters one that answers, and the pupil.
+    /// What the members have: all of them, or the pupil and a voter. That there is nothing is
+    /// believed of voters when each that answers says so: what the pupil has is deleted then.
     async fn look(&self, key: &HotKey, voters: MemberSet) -> Result<Seen, Error> {
         let object = key.object();
         let shared = self.shared;
@@ -109,14 +112,20 @@ impl Comparison<'_> {
         };
         let mut seen = Seen::from([(pupil, ask(pupil).await?)]);
         let mut failed = None;
+        let mut absent = None;
         for member in voters.iter() {
             match ask(member).await {
+                Ok(None) => absent = Some(member),
                 Ok(found) => {
                     seen.insert(member, found);
                     return Ok(seen);
                 }
                 Err(error) => failed = Some(error),
             }
+        }
+        if let Some(member) = absent {
+            seen.insert(member, None);
+            return Ok(seen);
         }
         Err(failed.unwrap_or(Error::Unavailable {
             reason: "no member that has the last state can be asked".into(),
@@ -197,11 +206,12 @@ impl Comparison<'_> {
         }
     }
 
-    /// Brings all members to what is right.
+    /// Brings all members to what is right. Gives way to a client that waits for the key: the
+    /// repair loop goes on with it.
     async fn bring(
         &self,
         key: &HotKey,
-        subject: &Subject,
+        lock: &KeyLock,
         (versions, ruling): (&[Version], Ruling),
     ) -> Result<(), Error> {
         let right = |version: &&Version| match ruling {
@@ -217,14 +227,23 @@ impl Comparison<'_> {
             None => self.parties.all,
         };
         for target in targets.without(having.unwrap_or_default()).iter() {
-            match self.bring_one(key, ruling, target).await {
+            let brought = tokio::select! {
+                biased;
+                brought = self.bring_one(key, ruling, target) => brought,
+                () = lock.wanted() => {
+                    self.owe(lock.subject(), target).await;
+                    self.progress.count(|counts| counts.pending += 1);
+                    return Ok(());
+                }
+            };
+            match brought {
                 Ok(copied) => self.progress.count(|counts| match copied {
                     Copied::Nothing => {}
                     Copied::Written(bytes, _) => counts.bytes += bytes,
                     Copied::Deleted => counts.deleted += 1,
                 }),
                 Err(error) => {
-                    self.owe(subject, target).await;
+                    self.owe(lock.subject(), target).await;
                     return Err(of_copy(&error));
                 }
             }

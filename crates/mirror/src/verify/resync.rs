@@ -88,8 +88,8 @@ async fn pass_over(
     let comparison = Comparison {
         shared,
         parties: Parties {
-            // One of the others tells which keys there are; more are asked where it does not.
-            all: MemberSet::EMPTY.with(member).with(best_of(shared, voters)),
+            // Each of the others may lack keys that the rest has, as the journal knows.
+            all: voters.with(member),
             voters,
             pupil: Some(member),
         },
@@ -104,12 +104,6 @@ async fn pass_over(
         after.differ() - before.differ(),
         after.failed - before.failed,
     ))
-}
-
-/// The member with which one is compared.
-fn best_of(shared: &Shared, voters: MemberSet) -> MemberId {
-    let ordered = shared.members.by_promise(voters);
-    ordered.first().copied().unwrap_or(MemberId(0))
 }
 
 async fn stand(shared: &Shared, member: MemberId, standing: Standing) -> Result<(), Error> {

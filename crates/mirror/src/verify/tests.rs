@@ -482,3 +482,58 @@ async fn a_member_that_is_left_out_is_told() {
     assert_eq!(counts.failed, 1);
     assert!(counts.errors[0].starts_with("m2"), "{:?}", counts.errors);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_brought_back_gets_what_another_lacks_as_well() {
+    let rig = Rig::new(3).await;
+    mark(&rig, 2).await;
+    rig.set(1, "k", Some("right")).await;
+    rig.set(0, "k", Some("wrong")).await;
+    rig.set(2, "k", Some("wrong")).await;
+    rig.owe(&subject("k"), &[0]).await;
+    rig.set(1, "l", Some("x")).await;
+    rig.owe(&subject("l"), &[0]).await;
+    // Lost by one without a trace.
+    rig.set(1, "m", Some("x")).await;
+    rig.set(2, "m", Some("x")).await;
+    let progress = Arc::new(CompareProgress::default());
+    rig.mirror.operator().resync("m2", &progress).await.unwrap();
+    let has = world(&*rig.members[2]).await;
+    assert_eq!(has, world(&*rig.members[1]).await);
+}
+
+/// Goal: no client waits for the copy of a large object.
+/// Method: the target's answer hangs; a client writes the key meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_repair_gives_way_to_a_client_that_writes_the_key() {
+    let rig = Rig::new(2).await;
+    rig.set(0, "k", Some("old")).await;
+    // Its listing and a look pass, and the copy's look hangs.
+    rig.members[1].script([Fault::None, Fault::None, Fault::None, Fault::Hang]);
+    let writing = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        put("bucket", "k")
+            .body("new")
+            .expect(200, &rig.mirror)
+            .await;
+    };
+    let begun = tokio::time::Instant::now();
+    let ordered = order(Remedy::Restore, Depth::Listed);
+    let (counts, ()) = tokio::join!(compare(&rig, ordered), writing);
+    assert_eq!((counts.pending, counts.repaired), (1, 0));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    rig.settle().await;
+    for _ in 0..3 {
+        rig.clock.advance(std::time::Duration::from_mins(2));
+        rig.mirror.repairer().turn().await.unwrap();
+    }
+    let all = assert_equal(&rig).await;
+    assert_eq!(
+        get("bucket", "k")
+            .expect(200, &*rig.members[1])
+            .await
+            .text(),
+        "new"
+    );
+    assert_eq!(all["bucket"].len(), 1);
+}
