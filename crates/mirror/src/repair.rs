@@ -228,7 +228,9 @@ impl Repairer {
             }
         }
         self.state.lock().after = after;
-        shared.wake.notify_one();
+        if turn.done_count > 0 {
+            shared.wake.notify_one();
+        }
         Ok(())
     }
 

@@ -243,10 +243,15 @@ impl Round {
             }
         }
         if let Some(held) = &self.held {
-            if held.entry.intent.is_none() {
+            let entry = &held.entry;
+            if entry.intent.is_none() {
                 self.shared.metrics.partial_writes.inc();
             }
-            self.shared.wake.notify_one();
+            // What a member that is down owes waits for it.
+            let is_for_now = !entry.owing().and(self.shared.members.up()).is_empty();
+            if is_for_now || entry.intent.is_some() {
+                self.shared.wake.notify_one();
+            }
         }
     }
 

@@ -592,7 +592,9 @@ async fn a_repair_gives_way_to_a_write_of_its_key() {
     });
     scene.rest().await;
     assert!(!is_done.load(Ordering::SeqCst), "the repair is under way");
-    scene.put("k", "new").await;
+    let write = scene.put("k", "new");
+    let written = tokio::time::timeout(Duration::from_secs(5), write).await;
+    written.expect("it is not held up");
     repairing.await.unwrap();
     scene.members[2].is(Mood::Well);
     tokio::time::sleep(Duration::from_mins(2)).await;
