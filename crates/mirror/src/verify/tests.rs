@@ -537,3 +537,26 @@ async fn a_repair_gives_way_to_a_client_that_writes_the_key() {
     );
     assert_eq!(all["bucket"].len(), 1);
 }
+
+/// Goal: a key that is locked does not wait for a member that is slow to list.
+/// Method: the second batch of a member's listing hangs; a key of the first is to be repaired.
+#[tokio::test(start_paused = true)]
+async fn keys_under_way_go_on_while_more_is_listed() {
+    let rig = Rig::new(2).await;
+    for at in 0..510 {
+        rig.set_all(&format!("k{at:03}"), Some("x")).await;
+    }
+    rig.set(0, "a", Some("x")).await;
+    rig.members[1].script([Fault::None, Fault::Hang]);
+    let watching = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        get("bucket", "a").expect(200, &*rig.members[1]).await;
+    };
+    let scope = CompareScope::Prefix(bucket_name("bucket"), String::new());
+    let ordered = CompareOrder {
+        scope,
+        ..order(Remedy::Restore, Depth::Listed)
+    };
+    let (counts, ()) = tokio::join!(compare(&rig, ordered), watching);
+    assert_eq!((counts.keys, counts.repaired), (511, 1));
+}
