@@ -427,19 +427,29 @@ impl Journal {
         member: MemberId,
         standing: Standing,
     ) -> Result<(), Error> {
-        let name = &self.members.get(member).name;
-        let value = serde_json::to_vec(&standing)
-            .map_err(|error| Error::internal("write what is kept of a member", error))?;
-        let put = Change::Put {
-            name: self.names.member(name),
-            value: value.into(),
-            payload: Payload::None,
-        };
+        self.set_standings(&[(member, standing)]).await
+    }
+
+    /// Writes down how some members stand, in one step.
+    pub(crate) async fn set_standings(
+        &self,
+        standings: &[(MemberId, Standing)],
+    ) -> Result<(), Error> {
+        let mut changes = Vec::with_capacity(standings.len());
+        for (member, standing) in standings {
+            let value = serde_json::to_vec(standing)
+                .map_err(|error| Error::internal("write what is kept of a member", error))?;
+            changes.push(Change::Put {
+                name: self.names.member(&self.members.get(*member).name),
+                value: value.into(),
+                payload: Payload::None,
+            });
+        }
         let batch = Batch {
             expects: Vec::new(),
-            changes: vec![put],
+            changes,
         };
-        let route = names::member_route(name);
+        let route = names::members_route();
         self.parts.index.apply(&route, batch).await.map(drop)
     }
 }

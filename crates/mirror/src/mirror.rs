@@ -138,17 +138,19 @@ impl Shared {
     pub(crate) async fn read_standings(&self) -> Result<(), Error> {
         let standings = self.journal.standings().await?;
         let is_first = standings.iter().all(|(_, standing)| standing.is_none());
+        let begins = if is_first {
+            Standing::Known
+        } else {
+            Standing::Whole(self.now_ms())
+        };
+        let is_new = standings.iter().filter(|(_, standing)| standing.is_none());
+        let new: Vec<_> = is_new.map(|(member, _)| (*member, begins)).collect();
+        // In one step: who is written down alone would make the others new.
+        if !new.is_empty() {
+            self.journal.set_standings(&new).await?;
+        }
         for (member, standing) in standings {
-            let is_new = standing.is_none();
-            let standing = standing.unwrap_or(if is_first {
-                Standing::Known
-            } else {
-                Standing::Whole(self.now_ms())
-            });
-            if is_new {
-                self.journal.set_standing(member, standing).await?;
-            }
-            self.stands(member, standing);
+            self.stands(member, standing.unwrap_or(begins));
         }
         Ok(())
     }

@@ -118,9 +118,9 @@ pub(super) fn route(subject: &Subject) -> Route {
     Route::One([bucket, &[0], subject.key_bytes()].concat().into())
 }
 
-/// Where what is kept of a member lies.
-pub(super) fn member_route(name: &str) -> Route {
-    Route::One([b"member\0", name.as_bytes()].concat().into())
+/// What is kept of members lies together.
+pub(super) fn members_route() -> Route {
+    Route::One(Bytes::from_static(b"members\0"))
 }
 
 fn nul_in(bytes: &[u8]) -> Option<usize> {

@@ -1,7 +1,7 @@
 //! Random histories of a mirror against a register per key.
 //!
-//! Members fail, go out and come back; one gateway, or two that share a journal, end anywhere and
-//! begin anew over the same members and journal. A few cases by default, always the same;
+//! Members fail, go out and come back; the journal can't be asked now and then; one gateway, or two
+//! that share it, end anywhere and begin anew. A few cases by default, always the same;
 //! `FOREBAY_MIRROR_MODEL_CASES` random ones. A seed that fails is printed;
 //! `FOREBAY_MIRROR_MODEL_SEED` runs that one alone.
 
@@ -24,6 +24,7 @@ use history::{Act, Event, is_linearizable};
 use members::Unreliable;
 
 mod history;
+mod journal;
 mod members;
 
 /// Keys that are written; each has a history of its own.
@@ -256,7 +257,9 @@ async fn homes(case: &Case, key: &str) -> Vec<Option<String>> {
 async fn run(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let count = rng.usize(2..=4);
-    let world = World::with_bucket(count).await;
+    let mut world = World::with_bucket(count).await;
+    let journal = journal::Unreliable::new(rng.u64(..));
+    world.journal.index = Arc::clone(&journal) as _;
     let _ticking = world.ticking();
     let members: Vec<_> = world
         .homes
@@ -308,6 +311,7 @@ async fn run(seed: u64) {
     }
     disturbing.abort();
     case.members.iter().for_each(|member| member.heal());
+    journal.heal();
     settle(&case).await;
     for key in KEYS {
         case.read(key).await;

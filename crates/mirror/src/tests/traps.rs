@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::{
     MemberState,
-    journal::{Entry, Intent, Subject, WriteKind},
+    journal::{Entry, Intent, Standing, Subject, WriteKind},
     members::MemberId,
 };
 
@@ -46,6 +46,8 @@ enum Mood {
     Hangs,
     /// The next write is done, and not said.
     LosesAnswer,
+    /// The next write is not answered, and arrives after half a minute.
+    IsLate,
 }
 
 /// A member whose behaviour is set.
@@ -88,7 +90,18 @@ impl Store for Member {
                     elapsed: Duration::ZERO,
                 })
             }
-            Mood::Well | Mood::Waits | Mood::Hangs | Mood::LosesAnswer => {
+            Mood::IsLate if writes => {
+                self.is(Mood::Well);
+                let home = Arc::clone(&self.home);
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(30)).await;
+                    home.call(request).await
+                });
+                Err(Error::Indeterminate {
+                    elapsed: Duration::ZERO,
+                })
+            }
+            Mood::Well | Mood::Waits | Mood::Hangs | Mood::LosesAnswer | Mood::IsLate => {
                 self.home.call(request).await
             }
         }
@@ -701,4 +714,52 @@ async fn a_member_that_hangs_is_not_waited_for_by_more_writes_than_may_be_late()
     let status = scene.mirror.operator().status().await.unwrap();
     assert_eq!(status.members[2].state, MemberState::Down);
     assert_eq!(status.journal_keys, 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_arrives_after_the_next_write_is_never_read() {
+    let scene = Scene::new().await;
+    scene.members[0].is(Mood::IsLate);
+    scene.put("k", "late").await;
+    scene.rest().await;
+    scene.put("k", "new").await;
+    scene.rest().await;
+    assert_eq!(
+        scene.homes("k").await,
+        [some("new"), some("new"), some("new")]
+    );
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(scene.homes("k").await[0], some("late"));
+    scene.mirror.repairer().turn().await.unwrap();
+    for _ in 0..4 {
+        assert_eq!(scene.read("k").await, some("new"));
+    }
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    scene.all_hold("k", Some("new")).await;
+}
+
+/// Goal: two members of which each lacks something of the other come together.
+/// Method: one owes a key that the other alone has; that one is to be compared as a whole.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_compared_gives_what_it_alone_has() {
+    let scene = Scene::new().await;
+    scene.put("old", "x").await;
+    scene.rest().await;
+    scene.members[0].is(Mood::Out);
+    scene.put("k", "new").await;
+    scene.rest().await;
+    let shared = Arc::clone(&scene.mirror.operator().shared);
+    for member in [MemberId(1), MemberId(2)] {
+        let whole = Standing::Whole(shared.now_ms());
+        shared.journal.set_standing(member, whole).await.unwrap();
+    }
+    scene.members[0].is(Mood::Well);
+    let repairer = scene.mirror.repairer();
+    let repairing = tokio::spawn(async move { repairer.run().await });
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    repairing.abort();
+    let status = scene.mirror.operator().status().await.unwrap();
+    let is_up = |member: &crate::MemberStatus| member.state == MemberState::Up;
+    assert!(status.members.iter().all(is_up), "{status:?}");
+    scene.all_hold("k", Some("new")).await;
 }

@@ -56,7 +56,14 @@ impl Comparison<'_> {
                 self.progress.count(|counts| counts.pending += 1);
                 return Ok(());
             }
-            (Some(held), Some(_)) => voters = held.entry.current(voters),
+            (Some(held), Some(_)) => {
+                // By the journal nobody else has it: the others get it when this one is back.
+                if held.entry.current(self.shared.standings().known).is_empty() {
+                    self.progress.count(|counts| counts.pending += 1);
+                    return Ok(());
+                }
+                voters = held.entry.current(voters);
+            }
         }
         let seen = self.look(key, voters).await?;
         let (versions, is_undecided) = self.versions(key, &seen).await?;
