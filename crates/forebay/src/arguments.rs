@@ -74,10 +74,13 @@ pub(crate) struct SourceArguments {
     pub(crate) config: Option<PathBuf>,
     /// Stand in front of this S3 service, with credentials from the AWS environment or profile.
     ///
+    /// Given several times, these are endpoints that share their data, each of which can answer
+    /// for all.
+    ///
     /// What else its store needs comes from `FOREBAY_STORES__DEFAULT__…` variables:
     /// `FOREBAY_STORES__DEFAULT__CREDENTIALS=none` for public buckets, where nothing is signed.
     #[arg(long, value_name = "URL")]
-    pub(crate) origin: Option<String>,
+    pub(crate) origin: Vec<String>,
     /// Directory of the objects (without --origin) and of the root credentials.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,

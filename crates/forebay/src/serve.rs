@@ -225,7 +225,7 @@ impl ConfigSources {
             data: data
                 .as_ref()
                 .map(|path| path.to_string_lossy().into_owned()),
-            origin: origin.clone(),
+            origins: origin.clone(),
         };
         Ok(Self(config::Sources {
             file,

@@ -348,7 +348,10 @@ fn make_store(
         }
         StoreConfig::Memory => Ok(Arc::new(MemoryStore::new(components.clock.clone()))),
         StoreConfig::Null => Ok(Arc::new(NullStore::default())),
-        StoreConfig::S3(_) | StoreConfig::Log(_) | StoreConfig::Redis(_) => {
+        StoreConfig::S3(_)
+        | StoreConfig::Log(_)
+        | StoreConfig::Redis(_)
+        | StoreConfig::Mirror(_) => {
             unreachable!("these were made before")
         }
     }

@@ -30,6 +30,7 @@ use std::{
 
 use forebay_fs::FsSettings;
 use forebay_log::LogSettings;
+use forebay_mirror::MirrorSettings;
 use forebay_origin::OriginSettings;
 use forebay_redis::RedisSettings;
 use forebay_s3::sigv4::SecretKey;
@@ -201,10 +202,27 @@ pub enum StoreConfig {
     Log(LogSettings),
     /// Redis or Valkey.
     Redis(Box<RedisConfig>),
+    /// Several stores kept equal.
+    Mirror(Box<MirrorConfig>),
     /// Memory.
     Memory,
     /// Nowhere.
     Null,
+}
+
+impl StoreConfig {
+    /// The mirror, if it is one.
+    pub fn mirror(&self) -> Option<&MirrorConfig> {
+        match self {
+            Self::Mirror(mirror) => Some(mirror),
+            Self::S3(_)
+            | Self::Fs(_)
+            | Self::Log(_)
+            | Self::Redis(_)
+            | Self::Memory
+            | Self::Null => None,
+        }
+    }
 }
 
 /// Redis or Valkey.
@@ -218,6 +236,19 @@ pub struct RedisConfig {
     pub password: Option<SecretSource>,
     /// Region that its buckets are said to be in.
     pub region: String,
+}
+
+/// Several stores kept equal.
+#[derive(Debug, Clone)]
+pub struct MirrorConfig {
+    /// Names of the members; they exist.
+    pub members: Vec<String>,
+    /// Name of the store that keeps what a member has missed; it exists.
+    pub journal: String,
+    /// Where that is there.
+    pub space: Space,
+    /// What it is told to do.
+    pub settings: MirrorSettings,
 }
 
 /// A hot store in front of the route's.

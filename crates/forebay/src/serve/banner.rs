@@ -123,6 +123,11 @@ fn write_route(text: &mut String, config: &Config, route: &RouteConfig) -> fmt::
             let servers = redis.settings.servers.iter().map(ToString::to_string);
             format!("redis {}", servers.collect::<Vec<_>>().join(" "))
         }
+        StoreConfig::Mirror(mirror) => format!(
+            "mirror {} (journal in {})",
+            mirror.members.join(" "),
+            mirror.journal
+        ),
         StoreConfig::Memory => "memory".to_owned(),
         StoreConfig::Null => "null".to_owned(),
     };

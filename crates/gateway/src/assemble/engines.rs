@@ -64,7 +64,11 @@ impl Engines {
                 metrics.register(registry);
                 Engine::Redis(open_redis(name, config, components, &metrics).await?)
             }
-            StoreConfig::S3(_) | StoreConfig::Fs(_) | StoreConfig::Memory | StoreConfig::Null => {
+            StoreConfig::S3(_)
+            | StoreConfig::Fs(_)
+            | StoreConfig::Mirror(_)
+            | StoreConfig::Memory
+            | StoreConfig::Null => {
                 return Ok(None);
             }
         };

@@ -9,9 +9,11 @@ mod cache;
 mod disk;
 mod engines;
 mod kept;
+mod mirror;
 mod routes;
 mod rules;
 mod server;
+mod steady;
 mod stores;
 mod tier;
 

@@ -41,8 +41,8 @@ pub struct Flags {
     pub admin_listen: Option<String>,
     /// `--data`
     pub data: Option<String>,
-    /// `--origin`
-    pub origin: Option<String>,
+    /// `--origin`, each time that it is given.
+    pub origins: Vec<String>,
 }
 
 /// Everything that a config is made of.
@@ -306,7 +306,7 @@ fn overlay_flags(
         listen,
         admin_listen,
         data,
-        origin,
+        origins,
     } = flags;
     let mut set = |tree: &mut Table, keys: &[&str], value: Value, flag: &'static str| {
         insert(tree, keys, value);
@@ -332,20 +332,26 @@ fn overlay_flags(
             "--data",
         );
     }
-    let Some(endpoint) = origin else { return };
+    if origins.is_empty() {
+        return;
+    }
     let Some(mut store) = implied_store(tree) else {
         faults.push(Fault {
             key: "--origin".to_owned(),
-            value: endpoint.clone(),
+            value: origins.join(", "),
             allowed: "only without [stores] in the config".to_owned(),
             remedy: "drop the flag, or take [stores] out of the file; what else its store needs \
-                     can stay in [stores.default], without type and endpoint"
+                     can stay in [stores.default], without type and endpoints"
                 .to_owned(),
         });
         return;
     };
     store.insert("type".to_owned(), Value::from("s3"));
-    store.insert("endpoint".to_owned(), Value::from(endpoint.as_str()));
+    let (key, endpoints) = match &origins[..] {
+        [one] => ("endpoint", Value::from(one.as_str())),
+        several => ("endpoints", Value::from(several.to_vec())),
+    };
+    store.insert(key.to_owned(), endpoints);
     set(
         tree,
         &["stores", DEFAULT_STORE],
@@ -362,6 +368,7 @@ fn implied_store(tree: &Table) -> Option<Table> {
     };
     let stores = stores.as_table()?;
     let store = stores.get(DEFAULT_STORE)?.as_table()?;
-    let is_part = !store.contains_key("type") && !store.contains_key("endpoint");
+    let whole = ["type", "endpoint", "endpoints"];
+    let is_part = whole.iter().all(|key| !store.contains_key(*key));
     (stores.len() == 1 && is_part).then(|| store.clone())
 }

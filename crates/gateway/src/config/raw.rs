@@ -8,6 +8,8 @@
 mod admin;
 mod cache;
 mod engines;
+mod mirror;
+mod steady;
 mod tier;
 
 use std::collections::BTreeMap;
@@ -20,6 +22,8 @@ pub use cache::{
     RawBounded, RawCache, RawCacheRule, RawCoherence, RawDisk, RawKeptFor, RawLasting,
 };
 pub use engines::{RawLogStore, RawRedisStore, RawRedisTimeouts};
+pub use mirror::RawMirror;
+pub use steady::{RawBalance, RawEndpointLimits, RawHealth, RawHedge};
 pub use tier::{RawTier, RawTierRule};
 
 /// Configuration of `forebay serve`.
@@ -265,6 +269,8 @@ pub enum RawStore {
     Log(RawLogStore),
     /// Redis or Valkey, for any number of gateways.
     Redis(Box<RawRedisStore>),
+    /// Several stores that share nothing, kept equal.
+    Mirror(Box<RawMirror>),
     /// Memory; gone when the program ends.
     Memory(RawNoSettings),
     /// Nowhere: takes everything, answers plausibly; measures the gateway itself.
@@ -283,6 +289,9 @@ pub struct RawS3Store {
     /// Scheme, host and port.
     #[schemars(example = &"https://s3.eu-central-1.amazonaws.com")]
     pub endpoint: Option<String>,
+    /// In place of `endpoint`: several that share their data, so that each can answer for all.
+    #[schemars(example = ["https://s3-1.internal:9000", "https://s3-2.internal:9000"])]
+    pub endpoints: Option<Vec<String>>,
     /// Region to sign for; from `AWS_REGION` or the endpoint's name unless given.
     #[schemars(example = &"eu-central-1")]
     pub region: Option<String>,
@@ -322,6 +331,14 @@ pub struct RawS3Store {
     pub pool: Option<RawPool>,
     /// How often a request is tried.
     pub retries: Option<RawRetries>,
+    /// How an endpoint is chosen.
+    pub balance: Option<RawBalance>,
+    /// When an endpoint is left out.
+    pub health: Option<RawHealth>,
+    /// What one endpoint is asked at most.
+    pub limits: Option<RawEndpointLimits>,
+    /// When a read is sent twice.
+    pub hedge: Option<RawHedge>,
 }
 
 /// How long things may take at an S3 service.

@@ -11,7 +11,7 @@ use super::{
     fault::Fault,
     outside::Outside,
     shape::join,
-    value::{ByteSize, Span},
+    value::{ByteSize, MIB, Share, Span},
 };
 
 /// All that a check finds.
@@ -192,6 +192,27 @@ impl<'a> Section<'_, 'a> {
             range,
         };
         self.unit(key, raw, Span::parse, rule).0
+    }
+
+    /// A share of a whole with its percent sign.
+    pub(super) fn share(&mut self, key: &str, raw: Option<String>, rule: Rule<Share>) -> f64 {
+        self.unit(key, raw, Share::parse, rule).ratio()
+    }
+
+    /// A number of bytes with its unit, where none is no bound.
+    pub(super) fn bound(
+        &mut self,
+        key: &str,
+        raw: Option<String>,
+        range: RangeInclusive<u64>,
+    ) -> Option<u64> {
+        if raw.is_none() {
+            self.note(key, "(not set)", Given::No);
+            return None;
+        }
+        // Only for the texts of faults.
+        let default = (100 * MIB).clamp(*range.start(), *range.end());
+        Some(self.size(key, raw, Rule { default, range }))
     }
 
     fn unit<T: Copy + PartialOrd + Display>(

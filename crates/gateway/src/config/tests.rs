@@ -8,6 +8,8 @@ use forebay_cache::{Coherence, Keep, KeptSettings, Lasting, Matching, Place, Pol
 use forebay_origin::Addressing;
 use forebay_s3::policy::PolicyKind;
 
+mod steady;
+
 use super::{value::MIB, *};
 use crate::settings::Authentication;
 
@@ -631,6 +633,11 @@ fn each_fault_names_key_value_and_remedy() {
         ),
         ("[server\n", "forebay.toml:1", "", "config example"),
     ];
+    assert_one_fault_each(rows);
+}
+
+/// Each text has one fault: of this key, with these words in its value and in its advice.
+fn assert_one_fault_each(rows: &[(&str, &str, &str, &str)]) {
     for (text, key, value, remedy) in rows {
         let faults = load(text).expect_err(text);
         let fault = faults.iter().find(|fault| fault.key == *key);
@@ -721,7 +728,7 @@ fn a_flag_outranks_a_variable_outranks_the_file_outranks_the_default() {
         listen: Some("127.0.0.1:4".into()),
         admin_listen: Some("127.0.0.1:5".into()),
         data: Some("flag".into()),
-        origin: None,
+        origins: Vec::new(),
     };
     assert_eq!(
         source_of(&sources, "server.data_dir"),
@@ -809,7 +816,7 @@ fn a_fault_of_a_variable_names_the_variable() {
 #[test]
 fn an_origin_flag_is_a_store_with_a_cache_and_excludes_others() {
     let mut sources = Sources::default();
-    sources.flags.origin = Some("https://s3.eu-central-1.amazonaws.com".to_owned());
+    sources.flags.origins = vec!["https://s3.eu-central-1.amazonaws.com".to_owned()];
     let config = Config::load(&sources, &surroundings()).unwrap();
     let StoreConfig::S3(origin) = &config.stores["default"] else {
         panic!("{:?}", config.stores)
@@ -848,7 +855,7 @@ fn the_store_of_an_origin_flag_takes_the_rest_from_variables_and_the_file() {
             "none".to_owned(),
         )],
         flags: Flags {
-            origin: Some("https://s3.eu-west-1.amazonaws.com".to_owned()),
+            origins: vec!["https://s3.eu-west-1.amazonaws.com".to_owned()],
             ..Flags::default()
         },
     };
@@ -945,7 +952,7 @@ fn the_region_of_an_origin_is_found_where_it_can_be() {
         ("http://127.0.0.1:9", None, "us-east-1"),
     ] {
         let mut sources = Sources::default();
-        sources.flags.origin = Some(endpoint.to_owned());
+        sources.flags.origins = vec![endpoint.to_owned()];
         let aws_region = environment.map(str::to_owned);
         let config = Config::load(
             &sources,
@@ -1216,10 +1223,29 @@ fn the_example_is_complete_and_true() {
             assert_eq!(shown.value, entry_of_default.value, "{}", shown.key);
         }
     }
-    let plain = load("[stores.amazon]\ntype = \"s3\"\nendpoint = \"http://x\"").unwrap();
-    for section in ["timeouts.", "pool.", "retries."] {
-        let section = format!("stores.amazon.{section}");
-        for entry_of_default in plain.entries.iter().filter(|e| e.key.starts_with(&section)) {
+    let plain = load(
+        "[stores.amazon]\ntype = \"s3\"\nendpoint = \"http://x\"\n\
+         [stores.garage]\ntype = \"s3\"\nendpoints = [\"http://x\", \"http://y\"]\n\
+         [stores.hot]\ntype = \"log\"\npath = \"x\"\n\
+         [stores.berlin]\ntype = \"memory\"\n[stores.paris]\ntype = \"memory\"\n\
+         [stores.rome]\ntype = \"memory\"\n\
+         [stores.everywhere]\ntype = \"mirror\"\nstores = [\"berlin\", \"paris\", \"rome\"]\n\
+         journal = \"hot\"\n[[routes]]\nstore = \"everywhere\"",
+    );
+    let plain = plain.unwrap();
+    for section in [
+        "amazon.timeouts.",
+        "amazon.pool.",
+        "amazon.retries.",
+        "garage.balance.",
+        "garage.health.",
+        "garage.limits.",
+        "garage.hedge.",
+        "everywhere.",
+    ] {
+        let section = format!("stores.{section}");
+        let of_section = plain.entries.iter().filter(|e| e.key.starts_with(&section));
+        for entry_of_default in of_section.filter(|e| e.value != "(not set)") {
             let shown = entry(&config, &entry_of_default.key);
             assert_eq!(shown.value, entry_of_default.value, "{}", shown.key);
         }

@@ -99,6 +99,51 @@ impl fmt::Display for Percent {
     }
 }
 
+/// A share of a whole in hundredths of a percent, `0..=10_000`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share(pub u16);
+
+impl Share {
+    /// The nearest share; what is below nothing is nothing, what is above the whole is the whole.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to 0..=10,000, and nothing of its fraction is meant"
+    )]
+    pub fn nearest(ratio: f64) -> Self {
+        Self((ratio * 10_000.0).round().clamp(0.0, 10_000.0) as u16)
+    }
+
+    /// Reads `"2%"` or `"0.25%"`; `None` when it is no such share, or above 100%.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = text.trim().strip_suffix('%')?.trim_end();
+        let (whole, hundredths) = number.split_once('.').unwrap_or((number, "0"));
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !is_digits(whole) || !is_digits(hundredths) || hundredths.len() > 2 {
+            return None;
+        }
+        let share = whole.parse::<u16>().ok()?.checked_mul(100)?;
+        let share = share.checked_add(format!("{hundredths:0<2}").parse().ok()?)?;
+        (share <= 10_000).then_some(Self(share))
+    }
+
+    /// The same as a number, `0.0..=1.0`.
+    pub fn ratio(self) -> f64 {
+        f64::from(self.0) / 10_000.0
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, hundredths) = (self.0 / 100, self.0 % 100);
+        match hundredths {
+            0 => write!(f, "{whole}%"),
+            tenths if tenths.is_multiple_of(10) => write!(f, "{whole}.{}%", tenths / 10),
+            _ => write!(f, "{whole}.{hundredths:02}%"),
+        }
+    }
+}
+
 fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
@@ -167,6 +212,30 @@ mod tests {
         }
         assert_eq!(Percent(25).of(4 * GIB), GIB);
         assert_eq!(Percent(100).of(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_fine_share_has_up_to_two_digits_after_the_point() {
+        for (text, share) in [
+            ("2%", Some(200)),
+            ("0.5%", Some(50)),
+            ("0.25%", Some(25)),
+            ("12.05 %", Some(1205)),
+            ("100%", Some(10_000)),
+            ("100.01%", None),
+            ("700%", None),
+            ("0.123%", None),
+            (".5%", None),
+            ("5.%", None),
+            ("-1%", None),
+            ("0.02", None),
+        ] {
+            assert_eq!(Share::parse(text).map(|s| s.0), share, "{text:?}");
+        }
+        for share in (0..=10_000).map(Share) {
+            assert_eq!(Share::parse(&share.to_string()), Some(share));
+            assert_eq!(Share::nearest(share.ratio()), share);
+        }
     }
 
     #[test]

@@ -102,6 +102,7 @@ fn check_route(table: &mut Section<'_, '_>, raw: RawRoute, within: Within<'_>) -
         table.fault("buckets", wrong);
     }
     let store = check_store_name(table, store, within.stores);
+    warn_of_member(table, &store, within.stores);
     let layers = check_layers(table, layers.unwrap_or_default(), (&store, within));
     let changes = check_changes(table, changes, (&layers, within));
     RouteConfig {
@@ -109,6 +110,25 @@ fn check_route(table: &mut Section<'_, '_>, raw: RawRoute, within: Within<'_>) -
         store,
         changes,
         layers,
+    }
+}
+
+/// A member of a mirror may be read by itself, to compare; what is written so, others miss.
+fn warn_of_member(
+    table: &mut Section<'_, '_>,
+    store: &str,
+    stores: &BTreeMap<String, StoreConfig>,
+) {
+    let mirror = stores.iter().find(|(_, config)| {
+        let mirror = config.mirror();
+        mirror.is_some_and(|mirror| mirror.members.iter().any(|member| member == store))
+    });
+    if let Some((mirror, _)) = mirror {
+        let key = table.at("store");
+        table.warn(format!(
+            "{key}: what is written to {store} by this route is missed by the other members of \
+             stores.{mirror}; name {mirror} instead"
+        ));
     }
 }
 

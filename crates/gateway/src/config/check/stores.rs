@@ -1,6 +1,11 @@
 //! Judges `[stores.NAME]`: where objects are kept.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    path::Path,
+    time::Duration,
+};
 
 use forebay_fs::{Durability, FsSettings, RecordPlace};
 use forebay_origin::{
@@ -9,10 +14,12 @@ use forebay_origin::{
 use http::Uri;
 
 use super::{
-    Form, Rule, Section, Surroundings, Wrong,
+    Rule, Section, Surroundings, Wrong,
     access::{Secrets, check_access_key, check_secret},
     engines::{check_log, check_redis},
+    mirror::{Known, check_mirror},
     server::REGION_DEFAULT,
+    steady::{RawSteady, check_endpoints, check_steady},
 };
 use crate::config::{
     CredentialsConfig, DEFAULT_STORE, S3Config, StoreConfig,
@@ -45,6 +52,7 @@ pub(super) fn check(
         raw
     };
     let mut stores = BTreeMap::new();
+    let mut mirrors = Vec::new();
     for (name, raw) in raw {
         let mut table = section.inner(&name);
         let given = Given::Yes;
@@ -69,6 +77,11 @@ pub(super) fn check(
                     .map(Box::new)
                     .map(StoreConfig::Redis)
             }
+            // A mirror is judged by its members, so it comes after all of them.
+            RawStore::Mirror(raw) => {
+                mirrors.push((name, *raw));
+                continue;
+            }
             RawStore::Memory(RawNoSettings {}) => {
                 table.note("type", "\"memory\"", given);
                 table.warn(format!(
@@ -88,6 +101,18 @@ pub(super) fn check(
         };
         // A store with a fault keeps its name, so that routes to it are not faults as well.
         stores.insert(name, store.unwrap_or(StoreConfig::Null));
+    }
+    let names: BTreeSet<String> = mirrors.iter().map(|(name, _)| name.clone()).collect();
+    for (name, raw) in mirrors {
+        let mut table = section.inner(&name);
+        table.note("type", "\"mirror\"", Given::Yes);
+        let known = Known {
+            stores: &stores,
+            mirrors: &names,
+        };
+        let mirror = check_mirror(&mut table, (&name, raw), known);
+        let mirror = mirror.map(Box::new).map(StoreConfig::Mirror);
+        stores.insert(name, mirror.unwrap_or(StoreConfig::Null));
     }
     stores
 }
@@ -119,17 +144,6 @@ fn check_fs(
     settings
 }
 
-const ENDPOINT: Form<'static, Uri> = Form {
-    parse: |text| {
-        let uri: Uri = text.parse().ok()?;
-        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-        (is_http && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none())
-            .then_some(uri)
-    },
-    allowed: "http:// or https://, a host and perhaps a port",
-    remedy: "write it as in \"https://s3.eu-central-1.amazonaws.com\" or \"http://127.0.0.1:9002\"",
-};
-
 fn check_s3(
     table: &mut Section<'_, '_>,
     raw: RawS3Store,
@@ -137,6 +151,7 @@ fn check_s3(
 ) -> Option<S3Config> {
     let RawS3Store {
         endpoint,
+        endpoints,
         region,
         addressing,
         protocol,
@@ -151,13 +166,16 @@ fn check_s3(
         timeouts,
         pool,
         retries,
+        balance,
+        health,
+        limits,
+        hedge,
     } = raw;
-    if endpoint.is_none() {
-        table.missing("endpoint", "write endpoint = \"https://HOST\"");
-    }
-    let endpoint = endpoint.and_then(|text| table.parsed("endpoint", &text, Given::Yes, ENDPOINT));
-    let from_name = endpoint
-        .as_ref()
+    let endpoints = check_endpoints(table, endpoint, endpoints);
+    let from_name = endpoints
+        .iter()
+        .flatten()
+        .next()
         .and_then(Uri::host)
         .and_then(region_of_host);
     let region_default = from_name
@@ -191,9 +209,18 @@ fn check_s3(
         secrets,
     };
     let credentials = check_credentials(table, keys);
+    let endpoints_count = endpoints.as_ref().map_or(1, Vec::len);
     let timeouts = check_timeouts(&mut table.inner("timeouts"), timeouts);
     let pool = check_pool(&mut table.inner("pool"), pool);
     let retries = check_retries(&mut table.inner("retries"), retries);
+    let steady = RawSteady {
+        balance,
+        health,
+        limits,
+        hedge,
+    };
+    let steady = check_steady(table, steady, (endpoints_count, timeouts.idle));
+    let endpoints = endpoints?;
     let settings = OriginSettings {
         region,
         addressing,
@@ -203,7 +230,8 @@ fn check_s3(
         timeouts,
         pool,
         retries,
-        ..OriginSettings::new(endpoint?)
+        endpoints: endpoints.clone(),
+        ..steady(OriginSettings::new(endpoints.into_iter().next()?))
     };
     Some(S3Config {
         settings,
@@ -280,7 +308,7 @@ fn check_credentials(table: &mut Section<'_, '_>, raw: Keys) -> Option<Credentia
     }
 }
 
-fn between(default: Duration, range: RangeInclusive<u64>) -> Rule<Duration> {
+pub(super) fn between(default: Duration, range: RangeInclusive<u64>) -> Rule<Duration> {
     let (start, end) = range.into_inner();
     Rule {
         default,

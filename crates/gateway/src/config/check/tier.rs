@@ -112,7 +112,11 @@ fn check_hot(
 ) -> Option<String> {
     let able = |config: &StoreConfig| match config {
         StoreConfig::Log(_) | StoreConfig::Redis(_) => true,
-        StoreConfig::S3(_) | StoreConfig::Fs(_) | StoreConfig::Memory | StoreConfig::Null => false,
+        StoreConfig::S3(_)
+        | StoreConfig::Fs(_)
+        | StoreConfig::Mirror(_)
+        | StoreConfig::Memory
+        | StoreConfig::Null => false,
     };
     let Some(name) = table.text("hot", raw) else {
         table.missing("hot", "name a store of type \"log\" or \"redis\"");
