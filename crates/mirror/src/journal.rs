@@ -32,11 +32,13 @@ use crate::{
 
 mod entry;
 mod names;
+mod stranded;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use entry::{Entry, Intent, Owed, Standing, WriteKind};
 pub(crate) use names::Names;
+pub use stranded::stranded;
 
 /// Entries read at once.
 const ENTRIES_MAX: usize = 1000;

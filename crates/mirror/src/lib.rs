@@ -60,6 +60,7 @@ use forebay_store::{Budget, Clock, Store};
 use forebay_telemetry::mirror::MirrorMetrics;
 
 pub use forebay_native::hot::Space;
+pub use journal::stranded;
 pub use layer::MirrorStore;
 pub use members::MEMBERS_MAX;
 pub use operate::{MemberState, MemberStatus, MirrorOperator, MirrorStatus};

@@ -123,6 +123,20 @@ pub(super) fn members_route() -> Route {
     Route::One(Bytes::from_static(b"members\0"))
 }
 
+/// All names of all spaces.
+pub(super) fn all_spaces() -> Range<Bytes> {
+    Bytes::from_static(FIRST)..Bytes::from_static(b"mirror0")
+}
+
+/// The space that a name is of, and the first name after that space.
+pub(super) fn space_of(name: &[u8]) -> Option<(Space, Bytes)> {
+    let rest = name.strip_prefix(FIRST)?;
+    let end = nul_in(rest)?;
+    let space = Space::parse(std::str::from_utf8(&rest[..end]).ok()?).ok()?;
+    let after = [FIRST, &rest[..end], &[1]].concat();
+    Some((space, after.into()))
+}
+
 fn nul_in(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| *byte == 0)
 }
