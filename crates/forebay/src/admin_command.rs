@@ -5,7 +5,9 @@
 mod arguments;
 mod client;
 mod follow;
+mod mirror;
 mod names;
+mod origin;
 mod show;
 mod tier;
 
@@ -60,6 +62,8 @@ impl Admin {
             AdminCommand::Cache { command } => self.cache(command).await,
             AdminCommand::Tier { command } => self.tier(command).await,
             AdminCommand::Log { command } => self.log(command).await,
+            AdminCommand::Origin { command } => self.origin(command).await,
+            AdminCommand::Mirror { command } => self.mirror(command).await,
             AdminCommand::Jobs(arguments) => self.jobs(arguments).await,
         }
     }
@@ -164,7 +168,12 @@ impl Admin {
     }
 
     async fn post(&self, path: &str, change: &Change) -> Result<JobStatus> {
-        let body = serde_json::to_vec(change)?;
+        self.tell(path, change).await
+    }
+
+    /// Posts a message; the answer.
+    async fn tell<T: DeserializeOwned>(&self, path: &str, message: &impl Serialize) -> Result<T> {
+        let body = serde_json::to_vec(message)?;
         client::read(&self.client.ask(Method::POST, path, Some(body)).await?)
     }
 

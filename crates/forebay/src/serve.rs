@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use forebay_gateway::{
     Gateway, Parts, Running, access,
-    admin::{Admin, Api, Caches, Health, Tiers},
+    admin::{Admin, Api, Caches, Health, Operators},
     assemble::{self, Assembly},
     config::{self, Config, Fault, File, Flags, Judged},
 };
@@ -67,12 +67,8 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
         variable: &variable,
     };
     let assembly = assemble::assemble(&config, components, &mut registry).await?;
-    let Assembly {
-        routes,
-        caches,
-        tiers,
-    } = assembly;
-    let (closing, ending) = (caches.clone(), tiers.clone());
+    let Assembly { routes, operators } = assembly;
+    let ending = operators.clone();
     let metrics = Gateway::metrics(&config.settings);
     metrics.register(&mut registry);
     assemble::register_gauges(&mut registry, &budget);
@@ -83,7 +79,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     let token = token
         .transpose()
         .map_err(|fault| FaultyConfig(vec![fault]))?;
-    let api = Api::new((caches, tiers), token, Arc::clone(&health), clock.clone());
+    let api = Api::new(operators, token, Arc::clone(&health), clock.clone());
     let api = Arc::new(api);
     let (registry, listen) = (Arc::new(registry), config.admin.listen);
     let admin = Admin::bind(listen, Arc::clone(&health), registry, Arc::clone(&api))
@@ -99,7 +95,7 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     };
     let running = Gateway::start(config.settings.clone(), parts).context("start gateway")?;
     let admin = tokio::spawn(admin.serve());
-    let moving = ending.start();
+    let working = ending.start();
 
     let started = banner::Started {
         config: &config,
@@ -125,10 +121,10 @@ async fn run(config: Config, arguments: &SourceArguments) -> Result<()> {
     health.begin_drain();
     api.stop().await;
     drain(running, current.drain_timeout, &mut signals).await;
-    drop(moving);
+    drop(working);
     end(&ending, current.drain_timeout, &mut signals).await;
-    close(&closing, &mut signals).await;
-    ending.close().await;
+    close(&ending.caches, &mut signals).await;
+    ending.tiers.close().await;
     admin.abort();
     Ok(())
 }
@@ -145,12 +141,13 @@ async fn drain(running: Running, within: Duration, signals: &mut Signals) {
     }
 }
 
-/// Lets the tiers move what they are told to before the end; a second signal ends that as well.
-async fn end(tiers: &Tiers, within: Duration, signals: &mut Signals) {
+/// Lets tiers move and mirrors write what they are told to before the end; a second signal ends
+/// that as well.
+async fn end(operators: &Operators, within: Duration, signals: &mut Signals) {
     tokio::select! {
-        () = tiers.stop(within) => {}
+        () = operators.stop(within) => {}
         () = signals.stop_again() => {
-            tracing::warn!("stopped before the tiers had moved everything; it is durable");
+            tracing::warn!("stopped before tiers and mirrors had done everything; it is durable");
         }
     }
 }

@@ -3,12 +3,13 @@
 //! | path | answers |
 //! |---|---|
 //! | `/health/live` | 200 as long as the process runs its event loop |
-//! | `/health/ready` | 200 while clients are served; 503 when draining, or a tier is late |
+//! | `/health/ready` | 200 while clients are served; 503 when draining, or as below |
 //! | `/metrics` | every metric, in the text format of Prometheus (`OpenMetrics`) |
-//! | `/admin/v1/…` | what caches and tiers hold, and changes of it: `api` |
+//! | `/admin/v1/…` | what caches, tiers, origins and mirrors hold, and changes of it: `api` |
 //!
-//! A tier is late when what it should have moved to its cold store is older than allowed.
-//! Readiness does not ask the stores: cached objects are served while an origin is down, and a
+//! A gateway is not ready while what a tier should have moved to its cold store is older than
+//! allowed, nor while fewer members of a mirror answer than must have a write. Readiness does not
+//! ask an origin, however many endpoints it has: cached objects are served while it is down, and a
 //! blinking origin must not take every gateway out of its load balancer at once.
 //!
 //! Health and metrics are for whoever reaches them; who may use the API is `guard`'s. It listens on
@@ -20,6 +21,8 @@ mod caches;
 mod guard;
 mod jobs;
 pub mod messages;
+mod mirrors;
+mod origins;
 mod selection;
 mod tiers;
 
@@ -42,11 +45,68 @@ use http_body::Body as HttpBody;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 
 pub use api::{Api, needs_token};
 pub use caches::{Cache, Caches};
-pub use tiers::{Log, Moving, Tier, Tiers};
+pub use mirrors::Mirror;
+pub use origins::Origin;
+pub use tiers::{Log, Tier, Tiers};
+
+/// What operators see of stores and layers, and change; clones share it.
+#[derive(Debug, Clone)]
+pub struct Operators {
+    /// The caches among the layers.
+    pub caches: Caches,
+    /// The tiers among the layers, and the logs among the stores.
+    pub tiers: Tiers,
+    /// The S3 services among the stores, by name.
+    pub origins: Vec<Origin>,
+    /// The mirrors among the stores, by name.
+    pub mirrors: Vec<Mirror>,
+}
+
+impl Operators {
+    /// Has tiers move what is due and mirrors repair what their members lack, on this runtime.
+    pub fn start(&self) -> Working {
+        let repairers = self.mirrors.iter().map(|mirror| {
+            let repairer = Arc::clone(&mirror.repairer);
+            tokio::spawn(async move { repairer.run().await })
+        });
+        Working(self.tiers.start().chain(repairers).collect())
+    }
+
+    /// Ends that work, in so long at most: tiers as each is set, mirrors once what they are at is
+    /// done.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves in hot stores and journals what is still owed.
+    pub async fn stop(&self, time_max: Duration) {
+        self.tiers.stop(time_max).await;
+        for mirror in &self.mirrors {
+            match mirror.operator.stop(time_max).await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    mirror = mirror.name,
+                    "not every member had everything in time; the next start goes on with it"
+                ),
+                Err(error) => {
+                    tracing::warn!(mirror = mirror.name, %error, "mirror did not stop well");
+                }
+            }
+        }
+    }
+}
+
+/// Movers and repairers at work; they end when this is dropped.
+#[derive(Debug)]
+pub struct Working(Vec<JoinHandle<()>>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
 
 /// Connections at once: a few scrapers and probes, so that a leak in one of them harms no client.
 const CONNECTIONS_MAX: usize = 64;
@@ -162,8 +222,8 @@ impl Answers {
             return self.api.answer(request, peer).await;
         }
         let is_probe = request.uri().path() == "/health/ready" && !self.health.is_draining();
-        if is_probe && let Some(late) = self.api.late().await {
-            return respond(StatusCode::SERVICE_UNAVAILABLE, PLAIN, late.into());
+        if is_probe && let Some(why) = self.api.unready().await {
+            return respond(StatusCode::SERVICE_UNAVAILABLE, PLAIN, why.into());
         }
         answer(&request, &self.health, &self.registry)
     }

@@ -5,7 +5,10 @@
 //! store exists once, however many routes lead to it; each route has layers of its own.
 
 mod engines;
+mod error;
 mod gauges;
+mod mirrors;
+mod origins;
 
 use std::{
     collections::BTreeMap,
@@ -13,31 +16,27 @@ use std::{
     sync::Arc,
 };
 
-use async_trait::async_trait;
 use forebay_cache::{CacheLayer, CacheSettings, DiskPart, Operator};
-use forebay_fs::{FsStore, OpenError};
+use forebay_fs::FsStore;
 use forebay_native::MemoryStore;
-use forebay_origin::{CredentialsSource, OriginStore, SettingsError};
-use forebay_s3::{operation::ObjectId, sigv4::Credentials};
-use forebay_store::{Budget, Clock, Query, Store, changes::Changes, null::NullStore};
-use forebay_telemetry::{
-    cache::CacheMetrics, disk::DiskMetrics, origin::OriginMetrics, tier::TierMetrics,
-};
-use forebay_tier::{IndexedHot, Presigner, TierLayer, TierParts};
+use forebay_origin::OriginStore;
+use forebay_store::{Budget, Clock, Store, changes::Changes, null::NullStore};
+use forebay_telemetry::{cache::CacheMetrics, disk::DiskMetrics, tier::TierMetrics};
+use forebay_tier::{IndexedHot, TierLayer, TierParts};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 
 use crate::{
-    access::read_secret,
-    admin::{Cache, Caches, Tier, Tiers},
-    config::{
-        Config, CredentialsConfig, Fault, LayerConfig, RouteConfig, S3Config, StoreConfig,
-        TierConfig,
-    },
+    admin::{Cache, Caches, Mirror, Operators, Origin, Tier, Tiers},
+    config::{Config, LayerConfig, RouteConfig, StoreConfig, TierConfig},
     routes::{BucketPattern, Route, Routes},
 };
 
 use engines::{Engines, UsedSpace};
+pub use error::AssembleError;
+use mirrors::make_mirrors;
+use origins::{ByOrigin, make_origin};
+
 pub use gauges::register_gauges;
 
 /// What stores and layers share.
@@ -56,96 +55,8 @@ pub struct Components<'a> {
 pub struct Assembly {
     /// Which store, layers included, answers for which bucket.
     pub routes: Routes,
-    /// The caches among the layers.
-    pub caches: Caches,
-    /// The tiers among the layers, and the logs among the stores.
-    pub tiers: Tiers,
-}
-
-/// Why a store could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum AssembleError {
-    /// A secret of the config that can't be read.
-    #[error("{0}")]
-    Secret(Fault),
-    /// A directory that can't be used.
-    #[error("stores.{name}")]
-    Directory {
-        /// Name of the store.
-        name: String,
-        /// Why.
-        source: OpenError,
-    },
-    /// A folder for pages that can't be used.
-    #[error("disk of the cache of routes[{route_index}]")]
-    CacheFolder {
-        /// The route.
-        route_index: usize,
-        /// Why.
-        source: forebay_disk::OpenError,
-    },
-    /// A log that can't be used.
-    #[error("stores.{name}")]
-    Log {
-        /// Name of the store.
-        name: String,
-        /// Why.
-        source: forebay_log::OpenError,
-    },
-    /// A Redis that can't be used.
-    #[error("stores.{name}")]
-    Redis {
-        /// Name of the store.
-        name: String,
-        /// Why.
-        source: forebay_redis::OpenError,
-    },
-    /// A hot store that can't be read.
-    #[error("look for what tiers left in stores.{name}")]
-    Engine {
-        /// Name of the store.
-        name: String,
-        /// Why.
-        source: forebay_store::Error,
-    },
-    /// A hot store whose tier is gone, and whose objects are nowhere else.
-    #[error(
-        "stores.{name} holds {objects} objects of space {space:?} that no cold store has yet, and \
-         no route has a tier for them: bring the layer back, with space = {space:?}, and empty it \
-         with `forebay admin tier drain` first"
-    )]
-    Stranded {
-        /// Name of the store.
-        name: String,
-        /// Where they are there.
-        space: String,
-        /// How many, deletes included.
-        objects: u64,
-    },
-    /// A space of a hot store that another cold store's objects are in.
-    #[error(
-        "space {space:?} of stores.{name} holds objects on their way to {theirs}, and here their \
-         cold store is {ours}: give the tier a space = \"…\" of its own, or empty that one with \
-         `forebay admin tier drain` where it belongs"
-    )]
-    OtherHome {
-        /// Name of the store.
-        name: String,
-        /// Where they are there.
-        space: String,
-        /// What their cold store is known by.
-        theirs: String,
-        /// What the cold store here is known by.
-        ours: String,
-    },
-    /// An S3 service that can't be used as configured.
-    #[error("stores.{name}")]
-    Origin {
-        /// Name of the store.
-        name: String,
-        /// Why.
-        source: SettingsError,
-    },
+    /// What operators see of its stores and layers, and change.
+    pub operators: Operators,
 }
 
 /// Makes everything, on a tokio runtime, which then refreshes credentials and speaks to Redis.
@@ -173,11 +84,15 @@ pub async fn assemble(
                     origins.insert(name.clone(), Arc::clone(&origin));
                     origin
                 }
+                StoreConfig::Mirror(_) => continue,
                 other => make_store(name, other, components)?,
             },
         };
         stores.insert(name, store);
     }
+    // Made of other stores, so they come after all of them.
+    let beside = (&mut stores, &engines);
+    let mirrors = make_mirrors(config, beside, (components, &mut *registry));
     let mut building = Building {
         engines,
         origins,
@@ -201,24 +116,11 @@ pub async fn assemble(
         routes.push(Route { buckets, store });
     }
     building.engines.check_stranded(&building.used).await?;
+    building.engines.check_journals(config).await?;
     building.engines.take_homes(&building.used, config).await?;
     let routes = Routes::new(routes);
-    Ok(Assembly {
-        caches: Caches {
-            routes: routes.clone(),
-            list: building.caches,
-        },
-        tiers: Tiers {
-            list: building.tiers,
-            logs: building.engines.logs(),
-            shared: building
-                .engines
-                .shared()
-                .map(|store| (store, holder().into()))
-                .collect(),
-        },
-        routes,
-    })
+    let operators = building.operators(&routes, mirrors);
+    Ok(Assembly { routes, operators })
 }
 
 /// What is put together so far.
@@ -235,6 +137,28 @@ struct Building<'a> {
 }
 
 impl Building<'_> {
+    /// Handles on all that was made.
+    fn operators(self, routes: &Routes, mirrors: Vec<Mirror>) -> Operators {
+        let origins = self.origins.into_iter().map(|(name, origin)| Origin {
+            name,
+            operator: origin.operator(),
+        });
+        let shared = self.engines.shared();
+        Operators {
+            caches: Caches {
+                routes: routes.clone(),
+                list: self.caches,
+            },
+            tiers: Tiers {
+                list: self.tiers,
+                logs: self.engines.logs(),
+                shared: shared.map(|store| (store, holder().into())).collect(),
+            },
+            origins: origins.collect(),
+            mirrors,
+        }
+    }
+
     fn add_layers(
         &mut self,
         store: Arc<dyn Store>,
@@ -309,22 +233,6 @@ impl Building<'_> {
     }
 }
 
-/// Sends clients to the S3 service itself.
-struct ByOrigin(Arc<OriginStore>);
-
-#[async_trait]
-impl Presigner for ByOrigin {
-    async fn presign(&self, object: &ObjectId, query: &Query) -> Option<String> {
-        match self.0.presign(object, query).await {
-            Ok(address) => address,
-            Err(error) => {
-                tracing::debug!(%error, "no address for a redirect");
-                None
-            }
-        }
-    }
-}
-
 /// Names this life of this gateway, like no other: keys of the hasher come from the operating
 /// system.
 fn holder() -> String {
@@ -355,45 +263,6 @@ fn make_store(
             unreachable!("these were made before")
         }
     }
-}
-
-fn make_origin(
-    name: &str,
-    config: &S3Config,
-    components: Components<'_>,
-    registry: &mut Registry,
-) -> Result<Arc<OriginStore>, AssembleError> {
-    let mut settings = config.settings.clone();
-    settings.credentials = match &config.credentials {
-        CredentialsConfig::None => CredentialsSource::Anonymous,
-        CredentialsConfig::Aws { profile } => CredentialsSource::Chain {
-            profile: profile.clone(),
-        },
-        CredentialsConfig::Keys {
-            access_key,
-            secret_key,
-        } => {
-            let key = format!("stores.{name}");
-            let secret = read_secret(&key, secret_key, components.variable);
-            CredentialsSource::Static(Credentials {
-                access_key_id: access_key.as_str().into(),
-                secret_access_key: secret.map_err(AssembleError::Secret)?,
-                session_token: None,
-            })
-        }
-    };
-    let metrics = OriginMetrics::new();
-    let label = ("store".into(), name.to_owned().into());
-    let registry = registry.sub_registry_with_prefix("forebay");
-    metrics.register(registry.sub_registry_with_label(label));
-    let store =
-        OriginStore::new(&settings, components.clock.clone(), metrics).map_err(|source| {
-            AssembleError::Origin {
-                name: name.to_owned(),
-                source,
-            }
-        })?;
-    Ok(Arc::new(store))
 }
 
 fn add_cache(

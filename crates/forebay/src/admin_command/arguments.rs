@@ -54,6 +54,16 @@ pub(super) enum AdminCommand {
         #[command(subcommand)]
         command: LogCommand,
     },
+    /// S3 services: how their endpoints stand; take one out, and back.
+    Origin {
+        #[command(subcommand)]
+        command: OriginCommand,
+    },
+    /// Mirrors: how their members stand, compare, repair.
+    Mirror {
+        #[command(subcommand)]
+        command: MirrorCommand,
+    },
     /// Changes under way, and the last that have ended.
     Jobs(JobsArguments),
 }
@@ -81,6 +91,77 @@ pub(super) enum TierCommand {
     Retry(ObjectArguments),
     /// Give our objects up for what somebody else wrote.
     Discard(DiscardArguments),
+}
+
+/// What to do with S3 services.
+#[derive(Debug, Subcommand)]
+pub(super) enum OriginCommand {
+    /// How every endpoint stands.
+    Status {
+        /// Name of a store; all of them without.
+        store: Option<String>,
+    },
+    /// Send an endpoint nothing more, until `restore`; what is under way there goes on.
+    Eject(EndpointArguments),
+    /// Use an endpoint again, whoever took it out.
+    Restore(EndpointArguments),
+    /// Send an endpoint nothing more, until `restore`, and close its connections.
+    Drain {
+        #[command(flatten)]
+        endpoint: EndpointArguments,
+        /// Wait until nothing is under way there.
+        #[arg(long)]
+        wait: bool,
+    },
+}
+
+/// Which endpoint.
+#[derive(Debug, Args)]
+pub(super) struct EndpointArguments {
+    /// Name of its store.
+    pub(super) store: String,
+    /// The endpoint, as `status` names it.
+    pub(super) endpoint: String,
+}
+
+/// What to do with mirrors.
+#[derive(Debug, Subcommand)]
+pub(super) enum MirrorCommand {
+    /// How every member stands.
+    Status,
+    /// Compare the members; leaves with 1 when they differ.
+    Verify(MirrorArguments),
+    /// Compare the members, and make them equal.
+    Repair(RepairArguments),
+}
+
+/// What of a mirror.
+#[derive(Debug, Args)]
+pub(super) struct MirrorArguments {
+    /// Name of a store; all mirrors without.
+    pub(super) store: Option<String>,
+    /// One bucket alone.
+    #[arg(long, value_name = "BUCKET")]
+    pub(super) bucket: Option<String>,
+    /// Keys of it that begin so.
+    #[arg(long, value_name = "PREFIX", requires = "bucket")]
+    pub(super) prefix: Option<String>,
+    /// Compare all that is known of each key, tags and metadata too, not only what listings tell.
+    #[arg(long)]
+    pub(super) full: bool,
+    /// Do not wait for the end: `forebay admin jobs` tells how far it is.
+    #[arg(long)]
+    pub(super) detach: bool,
+}
+
+/// How to make members equal.
+#[derive(Debug, Args)]
+pub(super) struct RepairArguments {
+    #[command(flatten)]
+    pub(super) mirror: MirrorArguments,
+    /// Delete what more than half of the members lack, in place of restoring it.
+    #[arg(long)]
+    pub(super) delete: bool,
 }
 
 /// What to do with logs.

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use forebay_gateway::admin::messages::{
-    CacheStats, JobState, JobStatus, JobsAnswer, LookupAnswer, StatsAnswer, StoredObject, TopAnswer,
+    CacheStats, Compared, JobState, JobStatus, JobsAnswer, LookupAnswer, StatsAnswer, StoredObject,
+    TopAnswer,
 };
 
 /// A number of bytes in the largest unit that leaves a whole number before the point.
@@ -232,10 +233,18 @@ pub(super) fn job(job: &JobStatus) -> String {
         bytes(job.bytes),
         job.seconds
     );
+    let compared = job.compared.as_ref();
+    let of = |count: fn(&Compared) -> u64| compared.map_or(0, count);
     for (count, word) in [
         (job.fresh, "fresh already"),
         (job.not_kept, "never kept"),
         (job.missing, "not there"),
+        (of(|all| all.missing), "that some members lack"),
+        (of(|all| all.differing), "that differ"),
+        (of(|all| all.undecided), "that may differ"),
+        (of(|all| all.pending), "to be repaired by the journal"),
+        (of(|all| all.repaired), "made equal"),
+        (of(|all| all.deleted), "of them deleted"),
         (job.failed, "failed"),
     ] {
         if count > 0 {

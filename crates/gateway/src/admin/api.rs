@@ -10,39 +10,39 @@
 //! | `POST /admin/v1/tier/{flush,drain}` | the job: 200, or 202 under way |
 //! | `POST /admin/v1/tier/{resume,retry,discard}` | what came of it |
 //! | `GET /admin/v1/log/stats`, `POST /admin/v1/log/{verify,compact}` | counts; the job |
+//! | `GET /admin/v1/origin/status` | how S3 services and their endpoints stand |
+//! | `POST /admin/v1/origin/{eject,restore,drain}` | the same; of a drain the job |
+//! | `GET /admin/v1/mirror/status` | how mirrors and their members stand |
+//! | `POST /admin/v1/mirror/{verify,repair}` | the job: 200, or 202 under way |
 //! | `GET /admin/v1/jobs`, `GET /admin/v1/jobs/ID` | jobs under way, and the last that ended |
 //! | `DELETE /admin/v1/jobs/ID` | the job, cancelled |
 //!
 //! Who may do so is `guard`'s. Each change is logged with the address that asked for it.
 
+mod cache;
+mod mirror;
+mod origin;
 mod tier;
 
 use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use forebay_cache::{Operator, Pinned, Rank, Selection, TOP_MAX, WarmEnd, WarmOrder, WarmProgress};
-use forebay_s3::{
-    bucket::BucketName,
-    key::{ObjectKey, VersionId},
-    operation::ObjectId,
-    sigv4::SecretKey,
-};
-use forebay_store::{Body, Clock, Query, RequestId};
+use forebay_s3::sigv4::SecretKey;
+use forebay_store::{Body, Clock, Query};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, Caches, Health, Tiers, guard,
-    jobs::{Job, Jobs, Order, TooManyJobs},
-    messages::{API, Change, ErrorAnswer, JobsAnswer, StatsAnswer, TopAnswer, TopObject},
+    Health, Operators, guard,
+    jobs::{Ended, Job, Jobs, Order, TooManyJobs},
+    messages::{API, ErrorAnswer, JobsAnswer},
     respond,
-    selection::{self, Targets},
 };
 
 /// Most bytes of a body: a list of some 100,000 objects.
@@ -52,13 +52,8 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a change is waited for before it is answered with a job under way: a purge of a
 /// million objects takes less.
 const ANSWER_AFTER: Duration = Duration::from_secs(1);
-/// Objects of a `top` unless it is told otherwise.
-const TOP_DEFAULT: usize = 20;
-/// Selections that are dealt with before the job can be cancelled.
-const CHANGED_AT_ONCE: usize = 1000;
-
-/// Paths of `tier`, for who asks them with another method.
-const TIER_PATHS: [&str; 11] = [
+/// Paths of stores and layers, for who asks them with another method.
+const OTHER_PATHS: [&str; 18] = [
     "/tier/status",
     "/tier/list",
     "/tier/conflicts",
@@ -70,6 +65,13 @@ const TIER_PATHS: [&str; 11] = [
     "/log/stats",
     "/log/verify",
     "/log/compact",
+    "/origin/status",
+    "/origin/eject",
+    "/origin/restore",
+    "/origin/drain",
+    "/mirror/status",
+    "/mirror/verify",
+    "/mirror/repair",
 ];
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -77,8 +79,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The API and its jobs.
 #[derive(Debug)]
 pub struct Api {
-    caches: Caches,
-    tiers: Tiers,
+    operators: Operators,
     token: Option<SecretKey>,
     health: Arc<Health>,
     jobs: Jobs,
@@ -88,99 +89,37 @@ pub struct Api {
 #[derive(Debug)]
 struct Failure(StatusCode, String);
 
-/// A change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Purge,
-    Flush,
-    Pin,
-    Unpin,
-    Warm,
-}
-
-impl Kind {
-    const ALL: [Self; 5] = [Self::Purge, Self::Flush, Self::Pin, Self::Unpin, Self::Warm];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Purge => "purge",
-            Self::Flush => "flush",
-            Self::Pin => "pin",
-            Self::Unpin => "unpin",
-            Self::Warm => "warm",
-        }
-    }
-
-    fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-
-    /// Why such a change can't be of what is named.
-    fn refusal(self, change: &Change) -> Option<&'static str> {
-        let is_by_name = change.prefixes.is_empty() && change.buckets.is_empty() && !change.all;
-        match self {
-            Self::Flush if !change.all => Some("a flush is of all"),
-            Self::Pin | Self::Unpin if !is_by_name => Some("pins are for objects by name"),
-            Self::Warm if change.all => Some("name a bucket to warm"),
-            Self::Purge | Self::Flush | Self::Pin | Self::Unpin | Self::Warm => None,
-        }
-    }
-}
-
-impl Kind {
-    /// Deals with one selection; a warm does not come this way.
-    fn act(self, job: &Job, on: &Operator, selection: &Selection) -> Result<(), &'static str> {
-        let (done, bytes) = match (self, selection) {
-            (Self::Purge | Self::Flush, _) => {
-                let purged = on.purge(selection);
-                (purged.records, purged.bytes)
-            }
-            (Self::Pin, Selection::Object(bucket, key)) => match on.pin(bucket, key) {
-                Pinned::Kept {
-                    pinned_bytes,
-                    refused_bytes: 0,
-                } => (1, pinned_bytes),
-                Pinned::Kept { .. } => {
-                    return Err("the quota of pins is used up: what is beyond it is not pinned");
-                }
-                Pinned::TooManyNames => {
-                    return Err("as many objects are pinned as may be: unpin some");
-                }
-            },
-            (Self::Unpin, Selection::Object(bucket, key)) => {
-                on.unpin(bucket, key);
-                (1, 0)
-            }
-            (Self::Pin | Self::Unpin | Self::Warm, _) => (0, 0),
-        };
-        job.done.fetch_add(done, Ordering::Relaxed);
-        job.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
 type Answer = Result<Response<Body>, Failure>;
 
 impl Api {
-    /// The API over these layers; with a token, whoever has it may use it, else whoever reaches it.
+    /// The API over these stores and layers; with a token, whoever has it may use it, else whoever
+    /// reaches it.
     pub fn new(
-        (caches, tiers): (Caches, Tiers),
+        operators: Operators,
         token: Option<SecretKey>,
         health: Arc<Health>,
         clock: Clock,
     ) -> Self {
         Self {
-            caches,
-            tiers,
+            operators,
             token,
             health,
             jobs: Jobs::new(clock),
         }
     }
 
-    /// What a tier should have moved long ago, if anything.
-    pub(super) async fn late(&self) -> Option<String> {
-        self.tiers.late().await
+    /// Why clients should be sent elsewhere, if they should: what a tier should have moved long
+    /// ago, or a mirror that can't take writes.
+    pub(super) async fn unready(&self) -> Option<String> {
+        if let Some(late) = self.operators.tiers.late().await {
+            return Some(late);
+        }
+        for mirror in &self.operators.mirrors {
+            if let Some(lack) = mirror.lack().await {
+                return Some(lack);
+            }
+        }
+        None
     }
 
     /// Cancels all jobs, and waits until they have stopped; for a drain.
@@ -231,10 +170,21 @@ impl Api {
             let answer = self.of_tiers(asked, body).await;
             return answer.unwrap_or_else(|| Err(unknown(path, job_id)));
         }
+        if path.starts_with("/origin/") {
+            let answer = self.of_origins((&head.method, path, &query), body).await;
+            return answer.unwrap_or_else(|| Err(unknown(path, job_id)));
+        }
+        if path.starts_with("/mirror/") {
+            let answer = self.of_mirrors((&head.method, path), body).await;
+            return answer.unwrap_or_else(|| Err(unknown(path, job_id)));
+        }
+        if path.starts_with("/cache/") {
+            let answer = self
+                .of_caches((&head.method, path, &query), body, peer)
+                .await;
+            return answer.unwrap_or_else(|| Err(unknown(path, job_id)));
+        }
         match (&head.method, path) {
-            (&Method::GET, "/cache/stats") => Ok(json(StatusCode::OK, &self.stats())),
-            (&Method::GET, "/cache/top") => self.top(&query).await,
-            (&Method::GET, "/cache/lookup") => self.lookup(&query).await,
             (&Method::GET, "/jobs") => {
                 let jobs = self.jobs.all();
                 Ok(json(StatusCode::OK, &JobsAnswer { jobs }))
@@ -250,74 +200,8 @@ impl Api {
                 tracing::info!(%peer, id = status.id, what = %status.what, "cancelled by operator");
                 Ok(json(StatusCode::OK, &status))
             }
-            (&Method::POST, _) => {
-                let kind = path.strip_prefix("/cache/").and_then(Kind::of);
-                let Some(kind) = kind else {
-                    return Err(unknown(path, job_id));
-                };
-                self.change(kind, &read(body).await?, peer).await
-            }
             (_, path) => Err(unknown(path, job_id)),
         }
-    }
-
-    fn stats(&self) -> StatsAnswer {
-        let caches = self.caches.list.iter().map(Cache::stats).collect();
-        StatsAnswer { caches }
-    }
-
-    async fn top(&self, query: &Query) -> Answer {
-        let count = match query.get("n") {
-            None => TOP_DEFAULT,
-            Some(text) => match text.parse() {
-                Ok(count @ 1..=TOP_MAX) => count,
-                Ok(_) | Err(_) => return Err(bad(format!("n: 1 to {TOP_MAX}"))),
-            },
-        };
-        let rank = match query.get("by").as_deref() {
-            None | Some("hits") => Rank::Hits,
-            Some("bytes") => Rank::Bytes,
-            Some(_) => return Err(bad("by: hits or bytes".to_owned())),
-        };
-        let caches = self.caches.list.clone();
-        let mut objects = aside(move || {
-            let of_all = caches.iter().flat_map(|cache| cache.top(count, rank));
-            of_all.collect::<Vec<_>>()
-        })
-        .await?;
-        objects.sort_by_key(|object: &TopObject| {
-            std::cmp::Reverse(match rank {
-                Rank::Hits => (object.hits, object.bytes),
-                Rank::Bytes => (object.bytes, object.hits),
-            })
-        });
-        objects.truncate(count);
-        Ok(json(StatusCode::OK, &TopAnswer { objects }))
-    }
-
-    async fn lookup(&self, query: &Query) -> Answer {
-        let given = |name: &str| {
-            query
-                .get(name)
-                .ok_or_else(|| bad(format!("{name} is missing")))
-        };
-        let bucket = BucketName::parse(&given("bucket")?)
-            .map_err(|fault| bad(format!("bucket: {fault}")))?;
-        let key = ObjectKey::parse(&given("key")?).map_err(|fault| bad(format!("key: {fault}")))?;
-        let version = query.get("version_id").map(|id| VersionId::parse(&id));
-        let version = version
-            .transpose()
-            .map_err(|fault| bad(format!("version_id: {fault}")))?;
-        let Some(at) = self.caches.of_bucket(&bucket).next() else {
-            return Err(Failure(StatusCode::NOT_FOUND, selection::no_cache(&bucket)));
-        };
-        let object = ObjectId {
-            bucket,
-            key,
-            version,
-        };
-        let found = self.caches.list[at].lookup(&object).await;
-        Ok(json(StatusCode::OK, &found))
     }
 
     fn job(&self, id: &str) -> Result<Arc<Job>, Failure> {
@@ -325,33 +209,23 @@ impl Api {
         found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, format!("there is no job {id}")))
     }
 
-    async fn change(&self, kind: Kind, change: &Change, peer: SocketAddr) -> Answer {
-        if self.health.is_draining() {
-            let why = "the gateway is draining".to_owned();
-            return Err(Failure(StatusCode::SERVICE_UNAVAILABLE, why));
-        }
-        let selections = selection::selections(change).map_err(bad)?;
-        if let Some(why) = kind.refusal(change) {
-            return Err(bad(why.to_owned()));
-        }
-        let targets = selection::targets(&self.caches, selections)
-            .map_err(|why| Failure(StatusCode::NOT_FOUND, why))?;
-        let concurrency = selection::concurrency(change).map_err(bad)?;
-        let what = selection::description(change);
-        tracing::info!(%peer, kind = kind.as_str(), what, "cache changed by operator");
-        let job = match kind {
-            Kind::Warm => {
-                let order = |selections| WarmOrder {
-                    selections,
-                    concurrency,
-                    remote: peer,
-                    request_id: RequestId(0),
-                };
-                self.begin_warm(what, targets, order)
-            }
-            Kind::Purge | Kind::Flush | Kind::Pin | Kind::Unpin => self.begin(kind, what, targets),
+    /// Begins a job and answers with how far it is soon after.
+    async fn work<F>(
+        &self,
+        kind: &'static str,
+        what: &str,
+        work: impl FnOnce(Arc<Job>) -> F,
+    ) -> Answer
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let order = Order {
+            kind,
+            what: what.to_owned(),
+            warms: Vec::new(),
+            compares: Vec::new(),
         };
-        self.begun(job).await
+        self.begun(self.jobs.begin(order, work)).await
     }
 
     /// How far a job is soon after its begin.
@@ -371,58 +245,6 @@ impl Api {
         }
         Ok(response)
     }
-
-    /// Begins what is done to each selection on its own, and asks nobody.
-    fn begin(&self, kind: Kind, what: String, targets: Targets) -> Result<Arc<Job>, TooManyJobs> {
-        let order = Order {
-            kind: kind.as_str(),
-            what,
-            warms: Vec::new(),
-        };
-        let caches = self.caches.list.clone();
-        self.jobs.begin(order, |job| async move {
-            for (at, selections) in targets {
-                for some in selections.chunks(CHANGED_AT_ONCE) {
-                    let (job, some) = (Arc::clone(&job), some.to_vec());
-                    let operator = caches[at].operator.clone();
-                    let mut some = some.into_iter();
-                    aside(move || some.try_for_each(|one| kind.act(&job, &operator, &one)))
-                        .await
-                        .map_err(|Failure(_, why)| why)??;
-                }
-            }
-            Ok(None)
-        })
-    }
-
-    fn begin_warm(
-        &self,
-        what: String,
-        targets: Targets,
-        order: impl Fn(Vec<Selection>) -> WarmOrder,
-    ) -> Result<Arc<Job>, TooManyJobs> {
-        let mut parts = Vec::new();
-        for (at, selections) in targets {
-            let operator = self.caches.list[at].operator.clone();
-            parts.push((operator, order(selections), Arc::<WarmProgress>::default()));
-        }
-        let warms = parts.iter().map(|(.., progress)| Arc::clone(progress));
-        let order = Order {
-            kind: "warm",
-            what,
-            warms: warms.collect(),
-        };
-        self.jobs.begin(order, |_| async move {
-            let mut note = None;
-            for (operator, order, progress) in parts {
-                if operator.warm(order, &progress).await? == WarmEnd::Full {
-                    let why = "as much was read as the cache holds; the rest was left";
-                    note = Some(why.to_owned());
-                }
-            }
-            Ok(note)
-        })
-    }
 }
 
 /// Does what takes a while where it harms nobody.
@@ -434,10 +256,8 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 fn unknown(path: &str, job_id: Option<&str>) -> Failure {
     let is_known = job_id.is_some()
         || path == "/jobs"
-        || TIER_PATHS.contains(&path)
-        || path.strip_prefix("/cache/").is_some_and(|rest| {
-            matches!(rest, "stats" | "top" | "lookup") || Kind::of(rest).is_some()
-        });
+        || OTHER_PATHS.contains(&path)
+        || path.strip_prefix("/cache/").is_some_and(cache::is_known);
     if is_known {
         let why = "this path has another method: see docs/admin.md";
         return Failure(StatusCode::METHOD_NOT_ALLOWED, why.to_owned());

@@ -13,6 +13,7 @@ use std::{
 };
 
 use forebay_cache::WarmProgress;
+use forebay_mirror::{CompareCounts, CompareProgress};
 use forebay_store::Clock;
 use parking_lot::Mutex;
 use tokio::{
@@ -20,7 +21,10 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::messages::{JobState, JobStatus};
+use super::{
+    messages::{JobState, JobStatus},
+    mirrors,
+};
 
 /// Jobs under way at once: people and scripts start a few; more is a script gone wild.
 const JOBS_MAX: usize = 16;
@@ -60,6 +64,8 @@ pub(super) struct Job {
     pub(super) bytes: AtomicU64,
     /// Of each cache that a warm fills.
     pub(super) warms: Vec<Arc<WarmProgress>>,
+    /// Of each mirror whose members are compared.
+    pub(super) compares: Vec<Arc<CompareProgress>>,
     end: watch::Sender<Option<End>>,
     task: Mutex<Option<AbortHandle>>,
 }
@@ -81,6 +87,7 @@ pub(super) struct Order {
     pub(super) kind: &'static str,
     pub(super) what: String,
     pub(super) warms: Vec<Arc<WarmProgress>>,
+    pub(super) compares: Vec<Arc<CompareProgress>>,
 }
 
 /// Says so when the task is dropped before its end.
@@ -125,6 +132,7 @@ impl Jobs {
             done: 0.into(),
             bytes: 0.into(),
             warms: order.warms,
+            compares: order.compares,
             end: watch::Sender::new(None),
             task: Mutex::default(),
         });
@@ -218,6 +226,7 @@ impl Job {
             missing: 0,
             failed: 0,
             errors: Vec::new(),
+            compared: None,
             note: end.and_then(|end| end.note),
         };
         let (mut total, mut is_all_found) = (0, true);
@@ -235,8 +244,44 @@ impl Job {
         if !self.warms.is_empty() && is_all_found {
             status.total = Some(total);
         }
+        for counts in self.compares.iter().map(|progress| progress.counts()) {
+            add_compared(&mut status, counts);
+        }
         status
     }
+}
+
+fn add_compared(status: &mut JobStatus, counts: CompareCounts) {
+    let CompareCounts {
+        buckets,
+        keys,
+        pending,
+        missing,
+        differing,
+        undecided,
+        conflicts,
+        repaired,
+        deleted,
+        failed,
+        bytes,
+        differences,
+        errors,
+    } = counts;
+    status.done += keys;
+    status.bytes += bytes;
+    status.failed += failed;
+    status.errors.extend(errors);
+    let all = status.compared.get_or_insert_default();
+    all.buckets += buckets;
+    all.pending += pending;
+    all.missing += missing;
+    all.differing += differing;
+    all.undecided += undecided;
+    all.conflicts += conflicts;
+    all.repaired += repaired;
+    all.deleted += deleted;
+    all.differences
+        .extend(differences.iter().map(mirrors::shown_difference));
 }
 
 #[cfg(test)]
@@ -250,6 +295,7 @@ mod tests {
             kind: "purge",
             what: "all".to_owned(),
             warms: Vec::new(),
+            compares: Vec::new(),
         }
     }
 

@@ -1,9 +1,15 @@
 //! The JSON of the admin API, as it is sent and read: by `api` and by the command line.
 
+mod mirror;
+mod origin;
 mod tier;
 
 use serde::{Deserialize, Serialize};
 
+pub use mirror::{
+    Compared, Comparing, Difference, DifferingMember, MemberStatus, MirrorStatus, MirrorsAnswer,
+};
+pub use origin::{EndpointChoice, EndpointStatus, OriginStatus, OriginsAnswer};
 pub use tier::{
     DirtyAnswer, DirtyObject, LogStats, LogsAnswer, SettledAnswer, Settling, TierStatus,
     TiersAnswer,
@@ -229,7 +235,7 @@ pub struct JobStatus {
     /// Its number.
     pub id: u64,
     /// What it does: `purge`, `flush`, `pin`, `unpin`, `warm`; `tier flush`, `tier drain`; `log
-    /// verify`, `log compact`.
+    /// verify`, `log compact`; `origin drain`; `mirror verify`, `mirror repair`.
     pub kind: String,
     /// To what.
     pub what: String,
@@ -254,6 +260,9 @@ pub struct JobStatus {
     pub missing: u64,
     /// Objects that failed.
     pub failed: u64,
+    /// Of a comparison of a mirror's members: what it found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
     /// The first errors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,

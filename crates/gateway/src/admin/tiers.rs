@@ -64,21 +64,21 @@ impl fmt::Debug for Tiers {
 
 impl Tiers {
     /// Has all of them move what is due, and sweeps what is shared, on this runtime.
-    pub fn start(&self) -> Moving {
+    pub(super) fn start(&self) -> impl Iterator<Item = JoinHandle<()>> {
         let movers = self.list.iter().map(|tier| {
             let mover = Arc::clone(&tier.mover);
             tokio::spawn(async move { mover.run().await })
         });
         let sweepers = self.shared.iter().cloned();
         let sweepers = sweepers.map(|(store, holder)| tokio::spawn(sweep_for_ever(store, holder)));
-        Moving(movers.chain(sweepers).collect())
+        movers.chain(sweepers)
     }
 
     /// Ends their work as each is set: moves what is dirty, for so long at most, or leaves it.
     ///
     /// # Cancel safety
     /// A dropped future leaves in the hot stores what had not been moved.
-    pub async fn stop(&self, time_max: Duration) {
+    pub(super) async fn stop(&self, time_max: Duration) {
         for tier in &self.list {
             match tier.operator.stop(time_max).await {
                 Ok(true) => {}
@@ -117,15 +117,5 @@ async fn sweep_for_ever(store: Arc<RedisStore>, holder: Bytes) {
             Ok(Some(_) | None) => {}
             Err(error) => tracing::warn!(%error, "sweep of large payloads broke off"),
         }
-    }
-}
-
-/// Movers at work; they end when this is dropped.
-#[derive(Debug)]
-pub struct Moving(Vec<JoinHandle<()>>);
-
-impl Drop for Moving {
-    fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
     }
 }

@@ -3,12 +3,14 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use forebay_log::LogStore;
+use forebay_mirror::Gateways;
 use forebay_native::{
     Settings as NativeSettings,
     hot::{Home, HotDurability, Parts, Space, stranded, take_home},
+    memory::{MemoryBlobs, MemoryIndex, MemoryLeases},
 };
 use forebay_redis::{Durability, RedisSettings, RedisStore, settings::Login};
-use forebay_store::{Store, changes::Changes};
+use forebay_store::{Clock, Store, changes::Changes};
 use forebay_telemetry::{log::LogMetrics, redis::RedisMetrics};
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
@@ -82,6 +84,24 @@ impl Engines {
         self.0.get(name).map(Engine::parts)
     }
 
+    /// What a mirror keeps its journal in, and who else does; of a store that is no engine, memory
+    /// of its own.
+    pub(super) fn journal(&self, name: &str, clock: &Clock) -> (Parts, Gateways) {
+        match self.0.get(name) {
+            Some(engine @ Engine::Log(_)) => (engine.parts(), Gateways::One),
+            Some(engine @ Engine::Redis(_)) => (engine.parts(), Gateways::Many),
+            None => {
+                let parts = Parts {
+                    index: Arc::new(MemoryIndex::new()),
+                    blobs: Arc::new(MemoryBlobs::new()),
+                    leases: Arc::new(MemoryLeases::new(clock.clone())),
+                    durability: HotDurability::Volatile,
+                };
+                (parts, Gateways::One)
+            }
+        }
+    }
+
     /// What gateways tell each other through a store; `None` when it is no Redis.
     pub(super) fn changes(&self, name: &str) -> Option<Arc<dyn Changes>> {
         match self.0.get(name)? {
@@ -144,6 +164,39 @@ impl Engines {
         Ok(())
     }
 
+    /// The same of what mirrors left behind: a member would stay different from the others.
+    pub(super) async fn check_journals(&self, config: &Config) -> Result<(), AssembleError> {
+        let mirrors = || config.stores.values().filter_map(StoreConfig::mirror);
+        for (name, engine) in &self.0 {
+            let here = mirrors().filter(|mirror| mirror.journal == *name);
+            let spaces: Vec<Space> = here.map(|mirror| mirror.space.clone()).collect();
+            let found = forebay_mirror::stranded(&engine.parts(), &spaces).await;
+            let found = found.map_err(|source| AssembleError::Engine {
+                name: name.clone(),
+                source,
+            })?;
+            for (space, keys) in found {
+                let space = space.as_str().to_owned();
+                match engine {
+                    Engine::Log(_) => {
+                        return Err(AssembleError::StrandedJournal {
+                            name: name.clone(),
+                            space,
+                            keys,
+                        });
+                    }
+                    Engine::Redis(_) => tracing::warn!(
+                        store = name,
+                        space,
+                        keys,
+                        "no mirror here repairs what its members lack"
+                    ),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to start when a space holds what is on its way to another cold store: two gateways
     /// may call different services alike.
     pub(super) async fn take_homes(
@@ -155,7 +208,7 @@ impl Engines {
             let (Some(engine), Some(store)) = (self.0.get(hot), config.stores.get(cold)) else {
                 continue;
             };
-            let ours = known_by(cold, store);
+            let ours = known_by((cold, store), config);
             let home = take_home(&engine.parts(), space, &ours).await;
             let home = home.map_err(|source| AssembleError::Engine {
                 name: hot.clone(),
@@ -178,7 +231,7 @@ impl Engines {
 }
 
 /// What a store is known by to any gateway that uses it.
-fn known_by(name: &str, store: &StoreConfig) -> Vec<String> {
+fn known_by((name, store): (&str, &StoreConfig), config: &Config) -> Vec<String> {
     match store {
         StoreConfig::S3(s3) => s3
             .settings
@@ -196,6 +249,13 @@ fn known_by(name: &str, store: &StoreConfig) -> Vec<String> {
                 .iter()
                 .map(|at| format!("redis:{}:{}/{prefix}", at.host, at.port));
             names.collect()
+        }
+        StoreConfig::Mirror(mirror) => {
+            let members = mirror.members.iter();
+            let members = members.filter_map(|name| Some((&**name, config.stores.get(name)?)));
+            members
+                .flat_map(|member| known_by(member, config))
+                .collect()
         }
         // Neither keeps anything that a name could stand for.
         StoreConfig::Memory | StoreConfig::Null => vec![format!("store:{name}")],

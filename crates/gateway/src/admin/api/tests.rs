@@ -9,7 +9,12 @@ use forebay_telemetry::cache::CacheMetrics;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::routes::{BucketPattern, Route, Routes};
+use crate::{
+    admin::{Cache, Caches, Tiers},
+    routes::{BucketPattern, Route, Routes},
+};
+
+mod steady;
 
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
@@ -45,7 +50,12 @@ impl World {
         };
         let health = Arc::new(Health::default());
         let api = Api::new(
-            (caches, Tiers::default()),
+            Operators {
+                caches,
+                tiers: Tiers::default(),
+                origins: Vec::new(),
+                mirrors: Vec::new(),
+            },
             None,
             Arc::clone(&health),
             Clock::system(),

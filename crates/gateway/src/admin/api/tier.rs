@@ -1,10 +1,6 @@
 //! What operators ask of tiers and logs, and order.
 
-use std::{
-    fmt::Write as _,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{fmt::Write as _, sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
 use forebay_native::hot::{HotDurability, HotKey};
@@ -14,10 +10,10 @@ use forebay_tier::{Dirty, DirtyKind, Level, Selection, Status};
 use http::{Method, StatusCode};
 use http_body::Body as HttpBody;
 
-use super::{Answer, Api, Failure, Order, bad, json, read};
+use super::{Answer, Api, Failure, bad, json, read};
 use crate::admin::{
     Log, Tier,
-    jobs::{Ended, Job},
+    jobs::Job,
     messages::{
         DirtyAnswer, DirtyObject, LogStats, LogsAnswer, SettledAnswer, Settling, TierStatus,
         TiersAnswer,
@@ -56,7 +52,7 @@ impl Api {
             (&Method::POST, "/tier/flush") => self.flush_tiers().await,
             (&Method::POST, "/tier/drain") => self.drain_tiers().await,
             (&Method::POST, "/tier/resume") => {
-                for tier in &self.tiers.list {
+                for tier in &self.operators.tiers.list {
                     tier.operator.resume();
                 }
                 self.tiers_status().await
@@ -64,7 +60,7 @@ impl Api {
             (&Method::POST, "/tier/retry") => self.settle(Settle::Retry, body).await,
             (&Method::POST, "/tier/discard") => self.settle(Settle::Discard, body).await,
             (&Method::GET, "/log/stats") => {
-                let logs = self.tiers.logs.iter().map(log_stats).collect();
+                let logs = self.operators.tiers.logs.iter().map(log_stats).collect();
                 Ok(json(StatusCode::OK, &LogsAnswer { logs }))
             }
             (&Method::POST, "/log/verify") => self.verify_logs().await,
@@ -75,7 +71,7 @@ impl Api {
 
     async fn tiers_status(&self) -> Answer {
         let mut tiers = Vec::new();
-        for tier in &self.tiers.list {
+        for tier in &self.operators.tiers.list {
             let status = tier.operator.status().await.map_err(failed)?;
             tiers.push(tier_status(tier, status));
         }
@@ -85,7 +81,7 @@ impl Api {
     async fn dirty(&self, query: &Query) -> Answer {
         let (selection, count) = (selection(query)?, count(query)?);
         let mut objects = Vec::new();
-        for tier in &self.tiers.list {
+        for tier in &self.operators.tiers.list {
             let left = count - objects.len();
             let found = tier.operator.list(&selection, left).await.map_err(failed)?;
             objects.extend(found.into_iter().map(|dirty| dirty_object(tier, dirty)));
@@ -96,7 +92,7 @@ impl Api {
     async fn conflicts(&self, query: &Query) -> Answer {
         let count = count(query)?;
         let mut objects = Vec::new();
-        for tier in &self.tiers.list {
+        for tier in &self.operators.tiers.list {
             let left = count - objects.len();
             let found = tier.operator.conflicts(left).await.map_err(failed)?;
             objects.extend(found.into_iter().map(|dirty| dirty_object(tier, dirty)));
@@ -106,7 +102,7 @@ impl Api {
 
     /// Moves what is dirty now, as a job that ends when it is moved.
     async fn flush_tiers(&self) -> Answer {
-        let tiers = self.tiers.list.clone();
+        let tiers = self.operators.tiers.list.clone();
         self.work("tier flush", "what is dirty now", |job| async move {
             for tier in tiers {
                 let before = dirty_count(&tier).await?;
@@ -122,7 +118,7 @@ impl Api {
 
     /// The same, and takes nothing new, until `resume`.
     async fn drain_tiers(&self) -> Answer {
-        let tiers = self.tiers.list.clone();
+        let tiers = self.operators.tiers.list.clone();
         self.work("tier drain", "all that is dirty", |job| async move {
             for tier in tiers {
                 let before = dirty_count(&tier).await?;
@@ -146,7 +142,7 @@ impl Api {
         for name in objects {
             let key = key_of(&name)?;
             let mut is_settled = false;
-            for tier in &self.tiers.list {
+            for tier in &self.operators.tiers.list {
                 is_settled |= match how {
                     Settle::Retry => tier.operator.retry(&key).await,
                     Settle::Discard => tier.operator.discard(&key).await,
@@ -168,7 +164,7 @@ impl Api {
     }
 
     async fn verify_logs(&self) -> Answer {
-        let logs = self.tiers.logs.clone();
+        let logs = self.operators.tiers.logs.clone();
         self.work("log verify", "all logs", |job| async move {
             let (mut damaged, mut note) = (0, String::new());
             for log in logs {
@@ -190,7 +186,7 @@ impl Api {
     }
 
     async fn compact_logs(&self) -> Answer {
-        let logs = self.tiers.logs.clone();
+        let logs = self.operators.tiers.logs.clone();
         self.work("log compact", "all logs", |job| async move {
             for log in logs {
                 let before = log.parts.stats().segments_bytes;
@@ -201,24 +197,6 @@ impl Api {
             Ok(None)
         })
         .await
-    }
-
-    /// Begins a job and answers with how far it is soon after.
-    async fn work<F>(
-        &self,
-        kind: &'static str,
-        what: &str,
-        work: impl FnOnce(Arc<Job>) -> F,
-    ) -> Answer
-    where
-        F: Future<Output = Ended> + Send + 'static,
-    {
-        let order = Order {
-            kind,
-            what: what.to_owned(),
-            warms: Vec::new(),
-        };
-        self.begun(self.jobs.begin(order, work)).await
     }
 }
 
