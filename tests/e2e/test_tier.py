@@ -1,7 +1,6 @@
 """The tier: small objects durable in a hot store at once, and at home in the cold one later."""
 
 import json
-import shutil
 import signal
 import subprocess
 import threading
@@ -74,43 +73,6 @@ def on_log(gateways, origin, tmp_path):
         return gateways(config=config, **options)
 
     return start
-
-
-@pytest.fixture
-def redis(tmp_path):
-    """A Redis that keeps a log of its writes."""
-    if not shutil.which("redis-server"):
-        pytest.skip("needs redis-server")
-    port = servers.free_port()
-    folder = tmp_path / "redis"
-    folder.mkdir()
-    command = [
-        "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
-        "--appendonly", "yes", "--appendfsync", "always", "--save", "",
-        "--maxmemory-policy", "noeviction",
-    ]
-    process = subprocess.Popen(
-        [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    servers.wait_until(lambda: servers.is_listening(port), "redis-server to listen")
-    yield port
-    process.terminate()
-    process.wait()
-
-
-def start_to_fail(config, tmp_path):
-    """Starts a gateway that refuses to, and gives what it said."""
-    file = tmp_path / "refused.toml"
-    file.write_text(config)
-    return subprocess.run(
-        [servers.forebay_binary(), "serve", "--config", file, "--listen", "127.0.0.1:0",
-         "--admin-listen", "127.0.0.1:0"],
-        env=servers.plain_environment(
-            FOREBAY_ROOT_ACCESS_KEY="ROOTROOTROOTROOTROOT", FOREBAY_ROOT_SECRET_KEY="r" * 40,
-            AWS_ACCESS_KEY_ID="a" * 20, AWS_SECRET_ACCESS_KEY="s" * 40,
-        ),
-        capture_output=True, text=True, timeout=60,
-    )
 
 
 def keys_of(client):

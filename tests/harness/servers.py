@@ -184,7 +184,8 @@ def start_forebay(
     directory, origin=None, config=None, data=None, port=None, core=None, wrapper=(),
     **environment,
 ):
-    """Starts the gateway: on a directory, before `origin` (a URL or a server), or by a config.
+    """Starts the gateway: on a directory, before `origin` (a URL or several, or a server), or by a
+    config.
 
     With `core` it runs on that core of the machine alone; `wrapper` is a command that runs it.
     """
@@ -206,9 +207,12 @@ def start_forebay(
     else:
         command += ["--data", data]
     if origin is not None:
-        url = origin if isinstance(origin, str) else origin.url
-        credentials = ORIGIN_ROOT if isinstance(origin, str) else origin.credentials
-        command += ["--origin", url]
+        # A URL, several of them, or a server.
+        urls = [origin] if isinstance(origin, str) else origin
+        urls = urls if isinstance(urls, list) else [origin.url]
+        credentials = getattr(origin, "credentials", ORIGIN_ROOT)
+        for url in urls:
+            command += ["--origin", url]
         variables["AWS_ACCESS_KEY_ID"] = credentials.access_key
         variables["AWS_SECRET_ACCESS_KEY"] = credentials.secret_key
     elif config is not None:
