@@ -86,14 +86,18 @@ def measure(way, words, directory, seed=1, is_failure_a_figure=False):
 
 
 def count(way, words, directory, seed=1, is_failure_a_figure=False):
-    """Requests of all operations, and how they failed."""
+    """Requests of all operations, how they failed, and how many were due and never sent.
+
+    Those never got an answer that could have been wrong; the load generator had no connection free.
+    """
     more = ["--no-prepare", "--seed", str(seed)]
     measured = _one(way, words, directory, more, is_failure_a_figure)
     errors = collections.Counter()
     for one in measured:
         errors.update(one.get("errors", {}))
+    unsent = errors.pop("NotStarted", 0)
     return {
-        "requests": sum(one["requests"] for one in measured),
+        "requests": sum(one["requests"] for one in measured), "unsent": unsent,
         "failed": errors.total(), "errors": dict(errors),
     }
 

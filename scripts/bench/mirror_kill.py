@@ -178,10 +178,12 @@ def _judge(figure):
     before = max(rates["before"], 1e-9)
     failed = sum(one["failed"] for one in figure["loads"].values())
     requests = sum(one["requests"] for one in figure["loads"].values())
+    unsent = sum(one["unsent"] for one in figure["loads"].values())
     return [
         gates.gate("outage", None, figure["outage_seconds"], " s"),
         gates.gate("requests of all loads", None, requests),
         gates.gate("requests that failed", ("=", 0), failed),
+        gates.gate("requests that were due and found no connection free", None, unsent),
         gates.gate("reads/s, one away ÷ before", ("≥", RATE_TIMES), rates["away"] / before),
         gates.gate("reads/s, it is back ÷ before", None, rates["back"] / before),
         gates.gate("keys that differed when the load was over", None, repaired["at_first"]),

@@ -108,7 +108,7 @@ def _judge(found):
         median = figures.spread([one / max(other, 1e-9) for one, other in pairs])
         rows.append(gates.gate(f"{name}: p50 hedged ÷ not", ("≤", MEDIAN_TIMES_MAX), median))
     failed = sum(one["failed"] for one in found.values())
-    rows.append(gates.gate("requests that failed", ("=", 0), failed))
+    rows.append(gates.gate("requests that failed or were not sent in time", ("=", 0), failed))
     return rows
 
 
