@@ -18,6 +18,7 @@ use forebay_native::leases::{Lease, Leases};
 use forebay_store::{Clock, Error};
 use parking_lot::Mutex;
 use tokio::{
+    runtime::Handle,
     sync::{Notify, OwnedMutexGuard},
     task::JoinHandle,
 };
@@ -62,13 +63,30 @@ pub(crate) struct KeyLock {
 }
 
 struct HeldLease {
-    lease: Lease,
+    leases: Arc<dyn Leases>,
+    /// Until it is given back.
+    lease: Option<Lease>,
     renewing: JoinHandle<()>,
 }
 
+impl HeldLease {
+    async fn release(mut self) {
+        if let Some(lease) = self.lease.take() {
+            // What fails ends with its time.
+            drop(self.leases.release(lease).await);
+        }
+    }
+}
+
 impl Drop for HeldLease {
+    /// A write that ended early gives its lease back all the same, and nobody waits for that: the
+    /// lease ends by itself if it can't.
     fn drop(&mut self) {
         self.renewing.abort();
+        if let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) {
+            let leases = Arc::clone(&self.leases);
+            runtime.spawn(async move { drop(leases.release(lease).await) });
+        }
     }
 }
 
@@ -217,15 +235,18 @@ impl KeyLock {
                 }
             }
         });
-        self.lease = Some(HeldLease { lease, renewing });
+        self.lease = Some(HeldLease {
+            leases: Arc::clone(leases),
+            lease: Some(lease),
+            renewing,
+        });
         Ok(true)
     }
 
     /// Gives the lock back, and the lease at once, not only when its time is over.
     pub(crate) async fn release(mut self) {
-        if let (Some(held), Some((leases, _))) = (self.lease.take(), &self.locks.leases) {
-            // What fails ends with its time.
-            drop(leases.release(held.lease.clone()).await);
+        if let Some(held) = self.lease.take() {
+            held.release().await;
         }
     }
 }

@@ -763,3 +763,25 @@ async fn a_member_that_is_compared_gives_what_it_alone_has() {
     assert!(status.members.iter().all(is_up), "{status:?}");
     scene.all_hold("k", Some("new")).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_refused_holds_up_no_other_gateway() {
+    let world = World::with_bucket(2).await;
+    let gateway = |holder| {
+        let members = world
+            .homes
+            .iter()
+            .map(|home| Arc::clone(home) as Arc<dyn Store>);
+        let settings = MirrorSettings::default();
+        world.gateway_before(members.collect(), settings, (Gateways::Many, holder))
+    };
+    let (one, other) = (gateway("g1"), gateway("g2"));
+    put("bucket", "k").body("old").expect(200, &one).await;
+    let refused = put("bucket", "k").header("if-none-match", "*").body("x");
+    assert_eq!(refused.refusal(&one).await, "PreconditionFailed");
+    let write = put("bucket", "k").body("new").expect(200, &other);
+    let written = tokio::time::timeout(Duration::from_secs(1), write).await;
+    written.expect("the lease is given back");
+    let answer = get("bucket", "k").expect(200, &one).await;
+    assert_eq!(answer.text(), "new");
+}
