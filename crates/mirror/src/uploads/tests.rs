@@ -3,7 +3,7 @@
 use forebay_store::{
     contract::requests::{
         abort_upload, complete_upload, create_bucket, create_upload, get, head, list_parts,
-        list_uploads, object, upload_part, upload_part_copy,
+        list_uploads, object, put, upload_part, upload_part_copy,
     },
     faulty::Fault,
 };
@@ -367,4 +367,91 @@ fn records_are_written_as_the_page_of_formats_says() {
         serde_json::from_str::<Record>(&text(&record)).unwrap(),
         record
     );
+}
+
+/// Goal: an upload that was acknowledged is there, whole, at all members in the end.
+/// Method: random faults of members at every step; a client that tries each step until it is done.
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_upload_survives_faults_at_every_step() {
+    for case in 0..100 {
+        let seed = fastrand::u64(..);
+        println!("case {case} seed {seed}");
+        through_faults(seed).await;
+    }
+}
+
+async fn through_faults(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let rig = Rig::new(3).await;
+    rig.mirror.repairer().turn().await.unwrap();
+    if random.bool() {
+        put("bucket", "k")
+            .body("before")
+            .expect(200, &rig.mirror)
+            .await;
+        rig.settle().await;
+    }
+    for member in &rig.members {
+        let faults = (0..30).map(|_| match random.u8(0..20) {
+            0 => Fault::Unavailable,
+            1 => Fault::AnswerLost,
+            2 => Fault::SlowDown,
+            _ => Fault::None,
+        });
+        member.script(faults.collect::<Vec<_>>());
+    }
+    let id = loop {
+        let created = create_upload("bucket", "k").send(&rig.mirror).await;
+        if let Some(answer) = created.ok().filter(|answer| answer.status.is_success()) {
+            break answer.element("UploadId");
+        }
+        turn_of(&rig).await;
+    };
+    let (mut content, mut tag) = (String::new(), String::new());
+    for at in 0..random.usize(1..4) {
+        content = format!("content {at}");
+        tag = loop {
+            let part = upload_part("bucket", "k", &id, 1).body(content.clone());
+            let written = part.send(&rig.mirror).await;
+            if let Some(answer) = written.ok().filter(|answer| answer.status.is_success()) {
+                break answer.header("etag").to_owned();
+            }
+            turn_of(&rig).await;
+        };
+    }
+    loop {
+        let completed = complete_upload("bucket", "k", &id, &[(1, &tag)]);
+        match completed.send(&rig.mirror).await {
+            Ok(answer) if answer.status.is_success() => break,
+            Err(Error::Refused(refusal)) => panic!("seed {seed}: {}", refusal.message),
+            Ok(_) | Err(_) => turn_of(&rig).await,
+        }
+    }
+    for member in &rig.members {
+        // No more faults.
+        for _ in 0..30 {
+            drop(head("bucket", "k").send(&**member).await);
+        }
+    }
+    for _ in 0..100 {
+        turn_of(&rig).await;
+    }
+    assert_eq!(rig.shared.journal.keys().await.unwrap(), 0, "seed {seed}");
+    let mut tags = Vec::new();
+    for member in &rig.members {
+        let read = get("bucket", "k").expect(200, &**member).await;
+        assert_eq!(read.text(), content, "seed {seed}");
+        tags.push(read.header("etag").to_owned());
+    }
+    assert!(
+        tags.iter().all(|tag| *tag == tags[0]),
+        "seed {seed} {tags:?}"
+    );
+}
+
+/// Time passes, and repair takes a turn.
+async fn turn_of(rig: &Rig) {
+    rig.settle().await;
+    rig.clock.advance(Duration::from_mins(2));
+    rig.mirror.repairer().turn().await.unwrap();
 }
