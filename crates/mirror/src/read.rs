@@ -158,6 +158,13 @@ fn judge(answer: Option<Result<Response, Error>>) -> Judged {
         Ok(response) if send::is_fault(response.status) => {
             Judged::Failed(Fallback::ServerError, Some(answer))
         }
+        // The client was let in at the edge; when all members say so it is told.
+        Ok(response) if is_denial(response.status) => {
+            Judged::Failed(Fallback::Denied, Some(answer))
+        }
+        Err(Error::Refused(refusal)) if is_denial(refusal.code.status()) => {
+            Judged::Failed(Fallback::Denied, Some(answer))
+        }
         Err(Error::Refused(refusal)) if refusal.code.status() == StatusCode::NOT_FOUND => {
             Judged::Absent(answer)
         }
@@ -170,6 +177,10 @@ fn judge(answer: Option<Result<Response, Error>>) -> Judged {
             | Error::Internal { .. },
         ) => Judged::Failed(Fallback::Failed, Some(answer)),
     }
+}
+
+fn is_denial(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 /// Writes down that a member lacks what another has, though the journal says nothing of it; if the

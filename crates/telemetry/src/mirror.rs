@@ -72,6 +72,8 @@ pub enum Fallback {
     Timeout,
     /// It has no such object, and another does.
     NotFound,
+    /// It does not let the gateway in: its credentials there are wrong, or the clocks.
+    Denied,
 }
 
 impl Fallback {
@@ -81,6 +83,7 @@ impl Fallback {
             Self::Failed => "failed",
             Self::Timeout => "timeout",
             Self::NotFound => "not_found",
+            Self::Denied => "denied",
         }
     }
 }

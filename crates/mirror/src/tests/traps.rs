@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_s3::operation::Effect;
+use forebay_s3::{code::Code, operation::Effect};
 use forebay_store::{
     Body, Error, Request, Response,
     contract::{
@@ -46,6 +46,8 @@ enum Mood {
     Hangs,
     /// The next write is done, and not said.
     LosesAnswer,
+    /// It lets nobody in.
+    Denies,
     /// The next write is not answered, and arrives after half a minute.
     IsLate,
 }
@@ -78,6 +80,7 @@ impl Store for Member {
             Mood::Out => Err(Error::Unavailable {
                 reason: "injected".into(),
             }),
+            Mood::Denies => Err(Error::refused(Code::AccessDenied)),
             Mood::Waits if writes => {
                 self.may_go.acquire().await.unwrap().forget();
                 self.home.call(request).await
@@ -784,4 +787,26 @@ async fn a_write_that_is_refused_holds_up_no_other_gateway() {
     written.expect("the lease is given back");
     let answer = get("bucket", "k").expect(200, &one).await;
     assert_eq!(answer.text(), "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_lets_nobody_in_is_passed_over_and_all_of_them_are_believed() {
+    let scene = Scene::new().await;
+    scene.members[0].is(Mood::Denies);
+    scene.put("k", "x").await;
+    assert_eq!(scene.read("k").await, some("x"));
+    scene.rest().await;
+    scene
+        .members
+        .iter()
+        .for_each(|member| member.is(Mood::Denies));
+    assert_eq!(
+        get("bucket", "k").refusal(&scene.mirror).await,
+        "AccessDenied"
+    );
+    scene
+        .members
+        .iter()
+        .for_each(|member| member.is(Mood::Well));
+    scene.all_hold("k", Some("x")).await;
 }
