@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -30,6 +30,8 @@ use crate::{
 
 /// Time of a lease; what a gateway that ended was writing waits so long.
 const LEASE_TIME: Duration = Duration::from_secs(15);
+/// What is left of a lease when a write is sent: in it the request is on its way.
+const LEASE_LEFT_MIN: Duration = Duration::from_secs(2);
 /// Time between two renewals of one.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// Time between two tries to get one that another gateway has.
@@ -66,6 +68,8 @@ struct HeldLease {
     leases: Arc<dyn Leases>,
     /// Until it is given back.
     lease: Option<Lease>,
+    /// When it ends unless it is renewed before.
+    until: Arc<Mutex<Instant>>,
     renewing: JoinHandle<()>,
 }
 
@@ -213,24 +217,38 @@ impl KeyLock {
         }
     }
 
+    /// Whether no other gateway can have it, by our clock: one that stood still for too long must
+    /// not send what it was about to.
+    pub(crate) fn is_held(&self) -> bool {
+        let now = self.locks.clock.now();
+        let lease = self.lease.as_ref();
+        lease.is_none_or(|held| now + LEASE_LEFT_MIN < *held.until.lock())
+    }
+
     async fn take_lease(&mut self) -> Result<bool, Error> {
         let Some((leases, names)) = &self.locks.leases else {
             return Ok(true);
         };
         let route = names.lease(&self.subject);
         let holder = &self.locks.holder;
+        let clock = self.locks.clock.clone();
+        let until = Arc::new(Mutex::new(clock.now() + LEASE_TIME));
         let Some(lease) = leases.acquire(&route, holder, LEASE_TIME).await? else {
             return Ok(false);
         };
         let renewing = tokio::spawn({
             let (leases, lease) = (Arc::clone(leases), lease.clone());
+            let until = Arc::clone(&until);
             async move {
                 loop {
                     tokio::time::sleep(RENEW_EVERY).await;
                     // What can't be renewed is tried again; one that is lost is noticed by the
                     // journal, in which another has written then.
-                    if let Ok(false) = leases.renew(&lease, LEASE_TIME).await {
-                        return;
+                    let begun = clock.now();
+                    match leases.renew(&lease, LEASE_TIME).await {
+                        Ok(true) => *until.lock() = begun + LEASE_TIME,
+                        Ok(false) => return,
+                        Err(_) => {}
                     }
                 }
             }
@@ -238,6 +256,7 @@ impl KeyLock {
         self.lease = Some(HeldLease {
             leases: Arc::clone(leases),
             lease: Some(lease),
+            until,
             renewing,
         });
         Ok(true)
@@ -259,5 +278,54 @@ impl Drop for KeyLock {
         if Arc::strong_count(&self.slot) == 2 {
             slots.remove(&self.subject);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use forebay_native::{hot::Space, memory::MemoryLeases};
+    use forebay_s3::bucket::BucketName;
+
+    use super::*;
+
+    fn locks(clock: &Clock, gateways: Gateways) -> Arc<Locks> {
+        let leases = Arc::new(MemoryLeases::new(clock.clone()));
+        let names = Names::new(Space::parse("m").unwrap());
+        let holder = Bytes::from_static(b"g1");
+        Arc::new(Locks::new((leases, names), holder, clock.clone(), gateways))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stood_still_for_too_long_does_not_hold_its_lock() {
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH);
+        let subject = Subject::Bucket(BucketName::parse("bucket").unwrap());
+        let many = locks(&clock, Gateways::Many).lock(&subject).await.unwrap();
+        let one = locks(&clock, Gateways::One).lock(&subject).await.unwrap();
+        assert!(many.is_held() && one.is_held());
+        clock.advance(Duration::from_secs(10));
+        tokio::time::sleep(RENEW_EVERY * 2).await;
+        clock.advance(Duration::from_secs(10));
+        assert!(many.is_held(), "it was renewed");
+        clock.advance(Duration::from_secs(10));
+        assert!(!many.is_held() && one.is_held());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_goes_from_one_to_the_next_and_is_forgotten() {
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH);
+        let subject = Subject::Bucket(BucketName::parse("bucket").unwrap());
+        let locks = locks(&clock, Gateways::One);
+        let first = locks.lock(&subject).await.unwrap();
+        assert!(locks.try_lock(&subject).await.unwrap().is_none());
+        let next = tokio::spawn({
+            let (locks, subject) = (Arc::clone(&locks), subject.clone());
+            async move { locks.lock(&subject).await.unwrap() }
+        });
+        first.wanted().await;
+        drop(first);
+        next.await.unwrap().release().await;
+        assert!(locks.slots.lock().is_empty());
     }
 }

@@ -130,6 +130,12 @@ impl Write {
     async fn run(mut self, body: Body, sender: oneshot::Sender<Result<Response, Error>>) {
         match self.prepare(body).await {
             Ok((locks, plan, held, (payload, room))) => {
+                if !locks.iter().all(KeyLock::is_held) {
+                    // Another gateway settles it, and finds that nothing was sent.
+                    self.shared.metrics.wrote(WriteResult::NotSent);
+                    drop(sender.send(Err(Error::SlowDown { retry_after: None })));
+                    return;
+                }
                 let shared = Arc::clone(&self.shared);
                 let timeout = shared.settings.attempt_timeout;
                 let (requests, tee) =
