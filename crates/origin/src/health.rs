@@ -19,7 +19,8 @@
 //! A second failure of the same request at the same endpoint does not count either. An endpoint
 //! that answers is never left out when no other is up: a service that has trouble with some keys
 //! serves the rest. One that can't be reached is, even as the last, so that requests fail at once
-//! and not each by its own timeout; its first probe is then sent at once.
+//! and not each by its own timeout; its first probe is then sent at once, and while no endpoint is
+//! up the next ones after [`NONE_UP_WAIT`], since all requests wait for one to succeed.
 //!
 //! Pure: time is an argument. Called by [`crate::endpoint`]; probes are sent by [`crate::keeper`].
 
@@ -28,6 +29,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::settings::HealthSettings;
+
+/// Longest time between probes while no endpoint is up: four small requests a second do no harm,
+/// and an origin that is back is used at once.
+const NONE_UP_WAIT: Duration = Duration::from_millis(250);
 
 /// The state of one endpoint.
 #[derive(Debug, Clone)]
@@ -165,7 +170,7 @@ impl Health {
             (State::Trial, Fault::Answer, Others::NoneUp) => {
                 self.state = State::SlowStart { since: now };
             }
-            (State::Trial, _, _) => self.wait_on(settings, now),
+            (State::Trial, _, _) => self.wait_on(others, settings, now),
             (
                 State::Up
                 | State::SlowStart { .. }
@@ -209,7 +214,9 @@ impl Health {
         }
         match (probed, others) {
             (Probed::Alive, _) | (Probed::InTrouble, Others::NoneUp) => self.state = State::Trial,
-            (Probed::InTrouble, Others::SomeUp) | (Probed::Dead, _) => self.wait_on(settings, now),
+            (Probed::InTrouble, Others::SomeUp) | (Probed::Dead, _) => {
+                self.wait_on(others, settings, now);
+            }
         }
     }
 
@@ -230,15 +237,21 @@ impl Health {
 
     fn leave_out(&mut self, others: Others, settings: &HealthSettings, now: Instant) {
         match others {
-            Others::SomeUp => self.wait_on(settings, now),
+            Others::SomeUp => self.wait_on(others, settings, now),
             Others::NoneUp => self.state = State::Ejected { probe_at: now },
         }
     }
 
-    fn wait_on(&mut self, settings: &HealthSettings, now: Instant) {
-        let probe_at = now + self.wait;
+    fn wait_on(&mut self, others: Others, settings: &HealthSettings, now: Instant) {
+        let wait = match others {
+            Others::SomeUp => self.wait,
+            Others::NoneUp => self.wait.min(NONE_UP_WAIT),
+        };
+        let probe_at = now + wait;
         self.state = State::Ejected { probe_at };
-        self.wait = (self.wait * 2).min(settings.ejection_max.max(settings.ejection));
+        if others == Others::SomeUp {
+            self.wait = (self.wait * 2).min(settings.ejection_max.max(settings.ejection));
+        }
     }
 }
 
@@ -278,6 +291,10 @@ mod tests {
 
         /// Waits for the probe and ends it; how long that was.
         fn probed(&mut self, probed: Probed) -> Duration {
+            self.probed_beside(probed, Others::SomeUp)
+        }
+
+        fn probed_beside(&mut self, probed: Probed, others: Others) -> Duration {
             let State::Ejected { probe_at } = self.health.state() else {
                 panic!("no probe is due in {:?}", self.health.state());
             };
@@ -286,7 +303,6 @@ mod tests {
             self.now += waited;
             assert!(self.health.begin_probe(self.now));
             assert!(!self.health.begin_probe(self.now), "one probe at a time");
-            let others = Others::SomeUp;
             self.health.probed(probed, others, &self.settings, self.now);
             waited
         }
@@ -347,6 +363,20 @@ mod tests {
             .map(|_| patient.probed(Probed::Dead).as_secs())
             .collect();
         assert_eq!(waits, [1, 2, 4, 4, 4]);
+    }
+
+    #[test]
+    fn the_last_endpoint_is_probed_four_times_a_second() {
+        let mut patient = Patient::new();
+        patient.fails(5, Fault::Unreached, Others::NoneUp);
+        let waits: Vec<u128> = (0..4)
+            .map(|_| {
+                patient
+                    .probed_beside(Probed::Dead, Others::NoneUp)
+                    .as_millis()
+            })
+            .collect();
+        assert_eq!(waits, [0, 250, 250, 250]);
     }
 
     #[test]
