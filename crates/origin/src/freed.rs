@@ -1,4 +1,4 @@
-//! Wakes who waits for an endpoint that may take a request.
+//! Wakes who waits for an endpoint that may take a request, in the order in which they came.
 
 use std::{
     pin::pin,
@@ -31,21 +31,29 @@ impl Freed {
         self.notify.notify_waiters();
     }
 
-    /// Calls `take` until it gives something, each time that it may.
+    /// Whether anybody waits: who comes now has to stand behind them.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) > 0
+    }
+
+    /// Calls `take` until it gives something, each time that it may: at first only if nobody else
+    /// waits, so that a place that was freed goes to who was woken for it.
     ///
     /// # Cancel safety
     /// A dropped future passes on the place it was woken for.
     pub(crate) async fn wait<T>(&self, mut take: impl FnMut() -> Option<T>) -> T {
-        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let ahead_count = self.waiters.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(&self.waiters);
+        let mut may_take = ahead_count == 0;
         loop {
             let mut freed = pin!(self.notify.notified());
             // Before looking, so that what is freed after the look is not missed.
             freed.as_mut().enable();
-            if let Some(taken) = take() {
+            if may_take && let Some(taken) = take() {
                 return taken;
             }
             freed.await;
+            may_take = true;
         }
     }
 }
@@ -53,5 +61,39 @@ impl Freed {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::Pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_place_goes_to_who_waits_and_not_to_who_comes_just_then() {
+        let (freed, places) = (Freed::default(), AtomicUsize::new(0));
+        let take = || {
+            let one_less = |count: usize| count.checked_sub(1);
+            let taken = places.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+            taken.ok()
+        };
+        let mut first = pin!(freed.wait(take));
+        assert!(poll(first.as_mut()).is_pending());
+        places.store(1, Ordering::SeqCst);
+        let mut second = pin!(freed.wait(take));
+        assert!(poll(second.as_mut()).is_pending());
+        freed.one();
+        assert!(poll(first.as_mut()).is_ready());
+        places.store(1, Ordering::SeqCst);
+        freed.one();
+        assert!(poll(second.as_mut()).is_ready());
     }
 }

@@ -42,6 +42,9 @@ use crate::{
     settings::{OriginSettings, SettingsError},
 };
 
+const NONE_UP: &str = "no endpoint of the origin is up";
+const UNRESOLVED: &str = "the origin's name can't be resolved";
+
 /// The endpoints of one origin.
 #[derive(Debug)]
 pub(crate) struct EndpointSet {
@@ -230,9 +233,14 @@ impl EndpointSet {
         if !self.shared.is_kept() {
             self.see_to_keeper();
         }
-        let patience = match self.try_choose(avoid) {
+        let chosen = if self.shared.freed.is_awaited() && self.is_any_open() {
+            Err(NoneFree::AllBusy)
+        } else {
+            self.try_choose(avoid)
+        };
+        let patience = match chosen {
             Ok(picked) => return Ok(picked),
-            Err(NoneFree::AllOut) => return Err(no_endpoint_up()),
+            Err(NoneFree::AllOut) => return Err(unavailable(NONE_UP)),
             Err(NoneFree::AllBusy) => {
                 self.metrics.pool_waits.inc();
                 self.settings.pool.wait_max
@@ -241,13 +249,18 @@ impl EndpointSet {
         };
         let waiting = self.shared.freed.wait(|| match self.try_choose(avoid) {
             Ok(picked) => Some(Ok(picked)),
-            Err(NoneFree::AllOut) => Some(Err(no_endpoint_up())),
-            Err(NoneFree::NoneKnown) if self.is_looked_up() => Some(Err(unresolved())),
+            Err(NoneFree::AllOut) => Some(Err(unavailable(NONE_UP))),
+            Err(NoneFree::NoneKnown) if self.is_looked_up() => Some(Err(unavailable(UNRESOLVED))),
             Err(NoneFree::NoneKnown | NoneFree::AllBusy) => None,
         });
-        match tokio::time::timeout(patience, waiting).await {
+        let chosen = tokio::time::timeout(patience, waiting).await;
+        // Of two places that were freed before anybody stood here, nobody was told.
+        if self.shared.freed.is_awaited() && self.has_other(&[]) {
+            self.shared.freed.one();
+        }
+        match chosen {
             Ok(chosen) => chosen,
-            Err(_) if self.members.load().is_empty() => Err(unresolved()),
+            Err(_) if self.members.load().is_empty() => Err(unavailable(UNRESOLVED)),
             Err(_) => Err(Error::SlowDown {
                 retry_after: Some(Duration::from_secs(1)),
             }),
@@ -289,12 +302,20 @@ impl EndpointSet {
             .ok_or_else(|| {
                 if members.is_empty() {
                     NoneFree::NoneKnown
-                } else if members.iter().any(|endpoint| endpoint.is_open()) {
+                } else if self.is_any_open() {
                     NoneFree::AllBusy
                 } else {
                     NoneFree::AllOut
                 }
             })
+    }
+
+    /// Whether an endpoint takes requests, or would if it were not at its limit.
+    fn is_any_open(&self) -> bool {
+        self.members
+            .load()
+            .iter()
+            .any(|endpoint| endpoint.is_open())
     }
 
     /// Whether an endpoint besides these may take a request at this moment.
@@ -473,14 +494,8 @@ impl Lookup {
     }
 }
 
-fn no_endpoint_up() -> Error {
+fn unavailable(reason: &'static str) -> Error {
     Error::Unavailable {
-        reason: "no endpoint of the origin is up".into(),
-    }
-}
-
-fn unresolved() -> Error {
-    Error::Unavailable {
-        reason: "the origin's name can't be resolved".into(),
+        reason: reason.into(),
     }
 }
