@@ -338,7 +338,9 @@ impl OriginSettings {
             endpoint: endpoint.to_string(),
             fault: "is named twice",
         });
-        times.chain(counts).chain(rate).chain(twice).collect()
+        let hedge = self.hedge.iter().flat_map(HedgeSettings::faults);
+        let faults = times.chain(counts).chain(rate).chain(twice);
+        faults.chain(hedge).collect()
     }
 }
 

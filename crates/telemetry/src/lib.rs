@@ -6,6 +6,7 @@
 pub mod cache;
 pub mod disk;
 pub mod gateway;
+pub mod hedge;
 pub mod log;
 pub mod mirror;
 pub mod origin;

@@ -21,6 +21,8 @@
 //! | `forebay_origin_endpoint_requests_max` (gauge) | `endpoint`; adapts to 503 |
 //! | `forebay_origin_endpoint_first_byte_average_seconds` (gauge) | `endpoint` |
 //!
+//! Those of hedged reads and resumed bodies are in [`crate::hedge`].
+//!
 //! Every counter is found when the struct is made, so none is looked up on a request's way.
 
 mod endpoints;
@@ -38,6 +40,8 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+
+use crate::hedge::HedgeMetrics;
 
 /// A gauge of a number that is not whole.
 pub type FloatGauge = Gauge<f64, AtomicU64>;
@@ -79,6 +83,8 @@ pub struct OriginMetrics {
     pub lookup_errors: Counter,
     /// Counters of each endpoint.
     pub endpoints: EndpointFamilies,
+    /// Hedged reads and resumed bodies.
+    pub hedge: HedgeMetrics,
     families: Families,
 }
 
@@ -217,6 +223,7 @@ impl OriginMetrics {
             },
             lookup_errors: Counter::default(),
             endpoints: EndpointFamilies::default(),
+            hedge: HedgeMetrics::new(),
             families,
         }
     }
@@ -290,6 +297,7 @@ impl OriginMetrics {
             self.lookup_errors.clone(),
         );
         self.endpoints.register(registry);
+        self.hedge.register(registry);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::SettingsError;
+
 /// How an endpoint is chosen and its addresses are followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BalanceSettings {
@@ -60,7 +62,8 @@ pub struct HedgeSettings {
     ///
     /// 0.02: "The Tail at Scale" (Dean and Barroso, 2013) needed 2 % more requests.
     pub share: f64,
-    /// Share of reads that is never hedged, so that the gain is measured. 0 to 0.5.
+    /// Share of reads that is never hedged, so that the gain is measured. 0 to 0.5. A tail that is
+    /// rarer than this share of the stalls stays: with 1 % of stalls and 0.1, the last thousandth.
     ///
     /// 0.1.
     pub control_share: f64,
@@ -85,6 +88,77 @@ pub struct HedgeSettings {
     /// 2 s.
     pub stall: Duration,
 }
+
+impl HedgeSettings {
+    /// Every number outside its range.
+    pub(super) fn faults(&self) -> Vec<SettingsError> {
+        let Self {
+            share,
+            control_share,
+            delay_min,
+            samples_min,
+            failures_share_max,
+            slowdown_max,
+            stall,
+        } = self;
+        let is_share = |share: f64| 0.0 < share && share <= 1.0;
+        let rows = [
+            (
+                "hedge.share",
+                0.0 < *share && *share < 0.5,
+                share.to_string(),
+                "above 0 and below 0.5",
+            ),
+            (
+                "hedge.control_share",
+                (0.0..=0.5).contains(control_share),
+                control_share.to_string(),
+                "0 to 0.5",
+            ),
+            (
+                "hedge.delay_min",
+                !delay_min.is_zero(),
+                format!("{delay_min:?}"),
+                "more than 0",
+            ),
+            (
+                "hedge.samples_min",
+                (1..=SAMPLES_LIMIT).contains(samples_min),
+                samples_min.to_string(),
+                "1 to 1000000",
+            ),
+            (
+                "hedge.failures_share_max",
+                is_share(*failures_share_max),
+                failures_share_max.to_string(),
+                "above 0, at most 1",
+            ),
+            (
+                "hedge.slowdown_max",
+                *slowdown_max > 1.0 && slowdown_max.is_finite(),
+                slowdown_max.to_string(),
+                "more than 1",
+            ),
+            (
+                "hedge.stall",
+                !stall.is_zero(),
+                format!("{stall:?}"),
+                "more than 0",
+            ),
+        ];
+        rows.into_iter()
+            .filter(|(_, is_allowed, ..)| !is_allowed)
+            .map(|(key, _, value, allowed)| SettingsError::OutOfRange {
+                key,
+                value,
+                allowed,
+            })
+            .collect()
+    }
+}
+
+/// More would never be seen of most kinds of reads.
+const SAMPLES_LIMIT: u32 = 1_000_000;
 
 impl Default for BalanceSettings {
     fn default() -> Self {
@@ -127,5 +201,25 @@ impl Default for HedgeSettings {
             slowdown_max: 3.0,
             stall: Duration::from_secs(2),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_hedging_outside_its_range_is_told() {
+        assert!(HedgeSettings::default().faults().is_empty());
+        let wrong = HedgeSettings {
+            share: 0.5,
+            control_share: -0.1,
+            delay_min: Duration::ZERO,
+            samples_min: 0,
+            failures_share_max: f64::NAN,
+            slowdown_max: 1.0,
+            stall: Duration::ZERO,
+        };
+        assert_eq!(wrong.faults().len(), 7);
     }
 }
