@@ -33,6 +33,7 @@ use crate::{
     concurrency::Concurrency,
     freed::Freed,
     health::{Health, Others, Probed, State},
+    hedge::ReadTimes,
     operator::{EndpointState, EndpointStatus},
     pool::Pool,
     rate::Bucket,
@@ -50,6 +51,8 @@ pub(crate) struct Endpoint {
     pub pool: Arc<Pool>,
     /// Bytes of bodies in both directions; `None` without a bound.
     pub bucket: Option<Arc<Mutex<Bucket>>>,
+    /// How long reads take here, for hedging.
+    pub times: Arc<ReadTimes>,
     metrics: EndpointMetrics,
     shared: Arc<Shared>,
     judged: Mutex<Judged>,
@@ -176,6 +179,7 @@ impl Endpoint {
             identity,
             pool,
             bucket,
+            times: Arc::default(),
             metrics,
             shared: Arc::clone(shared),
             judged: Mutex::new(Judged {

@@ -39,6 +39,7 @@ mod failure;
 mod freed;
 mod headers;
 mod health;
+mod hedge;
 mod keeper;
 pub mod operator;
 mod payload;

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use forebay_s3::{code::Code, operation::Effect};
 use forebay_store::{Body, Clock, Error, Request, Response, Store};
 use forebay_telemetry::origin::OriginMetrics;
+use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     exchange::AnswerBody,
     failure::Failure,
     headers,
+    hedge::{Course, Hedging, Read},
     operator::OriginOperator,
     payload,
     pool::Want,
@@ -43,6 +45,7 @@ pub struct OriginStore {
     payload_signing: PayloadSigning,
     retries: Retries,
     budget: retry::Budget,
+    hedging: Option<Hedging>,
 }
 
 impl OriginStore {
@@ -91,6 +94,8 @@ impl OriginStore {
                 settings.payload_signing
             }
         };
+        let hedging = settings.hedge.as_ref();
+        let hedging = hedging.map(|hedge| Hedging::new(hedge, &metrics.hedge));
         let set = EndpointSet::new(settings, network, &metrics)?;
         let sender = Arc::new(Sender {
             signatory: Signatory::new(settings, clock.clone(), Arc::clone(&metrics))?,
@@ -107,6 +112,7 @@ impl OriginStore {
             payload_signing,
             retries: settings.retries.clone(),
             budget,
+            hedging,
         })
     }
 
@@ -187,9 +193,17 @@ impl OriginStore {
     /// Tries until an answer can be passed on or the rules say stop.
     async fn attempts(
         &self,
-        prepared: Prepared,
+        prepared: &Prepared,
         deadline: Instant,
     ) -> Result<http::Response<AnswerBody>, Error> {
+        let course = Course {
+            set: &self.set,
+            sender: &self.sender,
+            prepared,
+            deadline,
+        };
+        let hedging = self.hedging.as_ref();
+        let mut read = hedging.and_then(|hedging| hedging.begin(prepared));
         let mut tries = Tries {
             attempts: 0,
             stale_repeat: StaleRepeat::Unused,
@@ -202,15 +216,22 @@ impl OriginStore {
         loop {
             tries.attempts += 1;
             let endpoint = picked.id();
-            let attempt = self.sender.attempt(&prepared, picked, want, deadline);
-            let failure = match attempt.await {
+            let attempted = match &mut read {
+                None => course.attempt(picked, want).await,
+                Some(read) => read.race(course, picked, want).await,
+            };
+            let failure = match attempted {
                 Ok(answer) => {
                     self.budget.earn();
+                    if let Some(read) = &read {
+                        read.answered();
+                    }
                     return Ok(answer);
                 }
                 Err(failure) => failure,
             };
             avoid.push(endpoint);
+            avoid.extend(read.as_mut().and_then(Read::take_hedged_at));
             let elsewhere = if self.set.has_other(&avoid) {
                 Elsewhere::Some
             } else {
@@ -220,7 +241,7 @@ impl OriginStore {
             let verdict = if failure.is_indeterminate() {
                 let times = (started, deadline);
                 match self
-                    .read_back(&prepared, &failure, (so_far, &avoid), times)
+                    .read_back(prepared, &failure, (so_far, &avoid), times)
                     .await
                 {
                     Ok(answer) => return Ok(answer),
@@ -333,11 +354,11 @@ impl OriginStore {
         };
     }
 
-    fn count(&self, result: &Result<http::Response<AnswerBody>, Error>) {
+    fn count(&self, result: Result<StatusCode, &Error>) {
         let requests = &self.metrics().requests;
         match result {
-            Ok(answer) if answer.status().is_client_error() => requests.client_error.inc(),
-            Ok(answer) if answer.status().is_server_error() => requests.server_error.inc(),
+            Ok(status) if status.is_client_error() => requests.client_error.inc(),
+            Ok(status) if status.is_server_error() => requests.server_error.inc(),
             Ok(_) => requests.success.inc(),
             Err(Error::SlowDown { .. }) => requests.busy.inc(),
             Err(Error::Indeterminate { .. }) => requests.indeterminate.inc(),
@@ -357,11 +378,12 @@ impl Store for OriginStore {
             .deadline
             .saturating_duration_since(self.sender.clock.now());
         let deadline = Instant::now() + left;
-        let result = match self.prepare(request).await {
-            Ok(prepared) => self.attempts(prepared, deadline).await,
-            Err(error) => Err(error),
-        };
-        self.count(&result);
+        let prepared = self
+            .prepare(request)
+            .await
+            .inspect_err(|error| self.count(Err(error)))?;
+        let result = self.attempts(&prepared, deadline).await;
+        self.count(result.as_ref().map(http::Response::status));
         let (parts, body) = result?.into_parts();
         let mut headers = parts.headers;
         headers::keep_end_to_end_of_response(&mut headers);
