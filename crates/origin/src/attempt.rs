@@ -69,6 +69,20 @@ impl Prepared {
     pub(crate) fn rewind(&self) -> bool {
         self.upload.as_deref().is_none_or(Upload::rewind)
     }
+
+    /// The same request without a payload, with these headers.
+    pub(crate) fn with_headers(&self, headers: HeaderMap) -> Self {
+        Self {
+            operation: self.operation.clone(),
+            method: self.method.clone(),
+            query: self.query.clone(),
+            headers,
+            plan: self.plan.clone(),
+            upload: None,
+            effect: self.effect,
+            repeatable: self.repeatable,
+        }
+    }
 }
 
 /// What every attempt needs.

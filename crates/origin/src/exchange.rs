@@ -25,7 +25,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::{
     direct::DirectBody,
-    endpoint::{Picked, Report},
+    endpoint::{EndpointId, Picked, Report},
+    failure::BodyTrouble,
     pool::{Lease, Wire},
     rate::Throttle,
     settings::Timeouts,
@@ -296,6 +297,16 @@ impl AnswerBody {
         Self::new(source, None, UploadGuard(None), Duration::ZERO, metrics)
     }
 
+    /// The endpoint that it is in flight at.
+    pub(crate) fn endpoint(&self) -> Option<EndpointId> {
+        self.picked.as_ref().map(Picked::id)
+    }
+
+    /// Bytes that it has given so far.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
     /// Counts as in flight at the endpoint from now on, until the body ends.
     pub(crate) fn hold(&mut self, picked: Picked) {
         let bucket = picked.endpoint().bucket.as_ref();
@@ -304,7 +315,7 @@ impl AnswerBody {
     }
 
     /// The body broke off, or will not come: the connection is closed, the endpoint told.
-    fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         self.lease = None;
         self.metrics.bodies_cut.inc();
         if let Some(mut picked) = self.picked.take() {
@@ -391,11 +402,11 @@ impl AnswerBody {
         }
     }
 
-    /// Whether the origin has been waited for too long.
-    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether the origin has been waited for longer than `patience`.
+    fn poll_silence(&mut self, patience: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let since = *self.waiting_since.get_or_insert(now);
-        let at = since + self.idle_timeout;
+        let at = since + patience;
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
@@ -408,6 +419,47 @@ impl AnswerBody {
         }
         Poll::Pending
     }
+
+    /// The next frame; `Silent` once the origin was waited for as long as `patience`, and at the
+    /// latest as long as `timeouts.idle`. What is silent may be polled again; what is broken not.
+    pub(crate) fn poll_next(
+        &mut self,
+        patience: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyTrouble>>> {
+        if let Some(throttle) = &mut self.throttle {
+            // Meanwhile the origin is not waited for.
+            ready!(throttle.poll_ready(cx));
+        }
+        let Poll::Ready(frame) = self.poll_source(cx) else {
+            let patience = patience.map_or(self.idle_timeout, |own| own.min(self.idle_timeout));
+            ready!(self.poll_silence(patience, cx));
+            return Poll::Ready(Some(Err(BodyTrouble::Silent(patience))));
+        };
+        self.waiting_since = None;
+        match frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.received_bytes += data.len() as u64;
+                    if let Some(throttle) = &self.throttle {
+                        throttle.pass(data.len());
+                    }
+                }
+                if self.source.is_at_end() {
+                    self.finish(cx);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                tracing::debug!(%error, "answer of the origin broke off");
+                Poll::Ready(Some(Err(BodyTrouble::Broken)))
+            }
+            None => {
+                self.finish(cx);
+                Poll::Ready(None)
+            }
+        }
+    }
 }
 
 impl HttpBody for AnswerBody {
@@ -418,44 +470,11 @@ impl HttpBody for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        if let Some(throttle) = &mut this.throttle {
-            // Meanwhile the origin is not waited for.
-            ready!(throttle.poll_ready(cx));
-        }
-        let Poll::Ready(frame) = this.poll_source(cx) else {
-            ready!(this.poll_idle(cx));
-            this.cut();
-            let reason = format!("no byte from the origin for {:?}", this.idle_timeout);
-            return Poll::Ready(Some(Err(Error::Cut {
-                reason: reason.into(),
-            })));
-        };
-        this.waiting_since = None;
-        match frame {
-            Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    this.received_bytes += data.len() as u64;
-                    if let Some(throttle) = &this.throttle {
-                        throttle.pass(data.len());
-                    }
-                }
-                if this.source.is_at_end() {
-                    this.finish(cx);
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Some(Err(error)) => {
-                this.cut();
-                tracing::debug!(%error, "answer of the origin broke off");
-                let reason = "the origin closed the connection in the middle of an answer".into();
-                Poll::Ready(Some(Err(Error::Cut { reason })))
-            }
-            None => {
-                this.finish(cx);
-                Poll::Ready(None)
-            }
-        }
+        let next = self.poll_next(None, cx);
+        next.map_err(|trouble| {
+            self.cut();
+            trouble.into()
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -38,6 +38,23 @@ pub(crate) enum Outcome {
     Answer(Box<http::Response<AnswerBody>>),
 }
 
+/// Why there is no further byte of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyTrouble {
+    #[error("no byte from the origin for {0:?}")]
+    Silent(Duration),
+    #[error("the origin closed the connection in the middle of an answer")]
+    Broken,
+}
+
+impl From<BodyTrouble> for Error {
+    fn from(trouble: BodyTrouble) -> Self {
+        Self::Cut {
+            reason: trouble.to_string().into(),
+        }
+    }
+}
+
 /// What is known of an attempt that was sent.
 #[derive(Debug)]
 pub(crate) struct Attempt<'a> {

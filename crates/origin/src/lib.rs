@@ -48,6 +48,7 @@ mod presign;
 mod rate;
 mod read_back;
 pub mod resolve;
+mod resume;
 mod retry;
 mod set;
 mod settings;

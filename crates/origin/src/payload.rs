@@ -63,7 +63,7 @@ pub(crate) struct Facts<'a> {
 }
 
 /// How a payload is sent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// What the signature says about it.
     pub mode: PayloadMode,

@@ -207,7 +207,7 @@ pub(crate) fn verdict(
 }
 
 /// Bound of the pause after this many attempts.
-fn pause_max(attempts: u32, backoff: Duration) -> Duration {
+pub(crate) fn pause_max(attempts: u32, backoff: Duration) -> Duration {
     let doublings = attempts.saturating_sub(1).min(16);
     backoff.saturating_mul(1 << doublings).min(PAUSE_MAX)
 }

@@ -28,6 +28,7 @@ use crate::{
     pool::Want,
     read_back::{self, KEPT_BYTES_MAX, ReadBack},
     resolve::{Resolve, SystemResolver},
+    resume::Resumer,
     retry::{self, Elsewhere, Price, Repeatable, StaleRepeat, Tries, Trouble, Verdict},
     set::{EndpointSet, Network},
     settings::{CredentialsSource, OriginSettings, PayloadSigning, Retries, SettingsError},
@@ -44,8 +45,9 @@ pub struct OriginStore {
     sender: Arc<Sender>,
     payload_signing: PayloadSigning,
     retries: Retries,
-    budget: retry::Budget,
+    budget: Arc<retry::Budget>,
     hedging: Option<Hedging>,
+    resumer: Arc<Resumer>,
 }
 
 impl OriginStore {
@@ -105,7 +107,14 @@ impl OriginStore {
             metrics,
         });
         set.start(&sender);
-        let budget = retry::Budget::new(sender.metrics.retry_budget.clone());
+        let budget = Arc::new(retry::Budget::new(sender.metrics.retry_budget.clone()));
+        let resumer = Arc::new(Resumer {
+            set: Arc::clone(&set),
+            sender: Arc::clone(&sender),
+            budget: Arc::clone(&budget),
+            retries: settings.retries.clone(),
+            stall: settings.hedge.as_ref().map(|hedge| hedge.stall),
+        });
         Ok(Self {
             set,
             sender,
@@ -113,6 +122,7 @@ impl OriginStore {
             retries: settings.retries.clone(),
             budget,
             hedging,
+            resumer,
         })
     }
 
@@ -384,15 +394,9 @@ impl Store for OriginStore {
             .inspect_err(|error| self.count(Err(error)))?;
         let result = self.attempts(&prepared, deadline).await;
         self.count(result.as_ref().map(http::Response::status));
-        let (parts, body) = result?.into_parts();
+        let (parts, body) = self.resumer.body(prepared, result?);
         let mut headers = parts.headers;
         headers::keep_end_to_end_of_response(&mut headers);
-        let is_empty = http_body::Body::is_end_stream(&body);
-        let body = if is_empty {
-            Body::empty()
-        } else {
-            Body::stream(body)
-        };
         Ok(Response {
             status: parts.status,
             headers,

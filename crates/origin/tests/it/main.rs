@@ -10,6 +10,7 @@ mod payload;
 mod pool;
 mod protocols;
 mod read_back;
+mod resume;
 mod scripted;
 mod stage;
 mod streaming;

@@ -148,6 +148,11 @@ impl Stage {
         self.script.acts.lock().unwrap().extend(acts);
     }
 
+    /// From now on the object is this.
+    pub(crate) fn put(&self, etag: &str, bytes: impl Into<Bytes>) {
+        *self.script.object.lock().unwrap() = (etag.to_owned(), bytes.into());
+    }
+
     /// Begins to read the object, with these headers.
     pub(crate) fn read(&self, headers: &[(&str, &str)]) -> JoinHandle<Result<Response, Error>> {
         let (store, mut request) = (Arc::clone(&self.store), get("bucket", "k"));
@@ -257,4 +262,11 @@ impl Script {
 /// The head of an answer with a body of this length.
 pub(crate) fn head(status: u16, length: usize, more: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{more}\r\n").into_bytes()
+}
+
+/// A 200 whose body is cut after `sent` bytes.
+pub(crate) fn begun(etag: &str, bytes: &[u8], sent: usize) -> Vec<u8> {
+    let mut answer = head(200, bytes.len(), &format!("etag: {etag}\r\n"));
+    answer.extend_from_slice(&bytes[..sent]);
+    answer
 }
