@@ -79,6 +79,7 @@ pub(crate) async fn send(
         Outgoing::Empty => None,
         Outgoing::Upload(upload) => Some(Arc::clone(upload)),
     });
+    let is_http1 = matches!(lease.wire, Wire::Http1(_));
     let answered = {
         let exchange = pin!(exchange(&mut lease, request));
         within(exchange, upload.0.as_deref(), bounds).await
@@ -102,6 +103,14 @@ pub(crate) async fn send(
         Err(SendError::Unsent) => {
             upload.0 = None;
             Err(SendError::Unsent)
+        }
+        // Nor is one lost that is kept, when all that sent it ended with its connection.
+        Err(SendError::Closed(error)) => {
+            let is_kept = upload.0.as_deref().is_some_and(Upload::is_kept);
+            if is_http1 && is_kept {
+                upload.0 = None;
+            }
+            Err(SendError::Closed(error))
         }
         Err(error) => Err(error),
     }

@@ -14,7 +14,8 @@
 //!
 //! *Repeatable* is a request without payload whose method is safe or idempotent (RFC 9110 §9.2)
 //! and which has no condition: a conditional write that did succeed would fail when repeated.
-//! A payload that was read even in part is gone, so such a request is never repeated.
+//! A payload that was read even in part is gone, so such a request is never repeated; but one that
+//! is kept, and whose connection closed before it was sent whole, had no effect: it is repeatable.
 //!
 //! Pauses are full-jitter: a random part of a bound that doubles (AWS Architecture Blog,
 //! "Exponential Backoff And Jitter"). All but repeats of what reached nobody elsewhere, and those

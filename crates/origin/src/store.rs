@@ -258,7 +258,20 @@ impl OriginStore {
                     Err(verdict) => verdict,
                 }
             } else {
-                retry::verdict(failure.trouble, prepared.repeatable, so_far, &self.retries)
+                let repeatable = match failure.trouble {
+                    // A payload that broke off before its end had no effect.
+                    Trouble::StaleClosed | Trouble::Closed if prepared.rewind() => Repeatable::Yes,
+                    Trouble::StaleClosed
+                    | Trouble::Closed
+                    | Trouble::StaleUnsent
+                    | Trouble::Unreachable
+                    | Trouble::Unanswered
+                    | Trouble::SlowDown(_)
+                    | Trouble::ServerError
+                    | Trouble::Silent
+                    | Trouble::Final => prepared.repeatable,
+                };
+                retry::verdict(failure.trouble, repeatable, so_far, &self.retries)
             };
             let (pause, price) = match verdict {
                 Verdict::Stop => return failure.outcome.into_result(),

@@ -14,7 +14,7 @@ use std::{
     num::NonZeroU64,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::Bytes;
@@ -173,17 +173,30 @@ impl Upload {
         self.state.lock().trailers.get(name).cloned()
     }
 
-    /// Begins again with what was kept, if it was.
+    /// Whether what is read is kept, so that it can be sent once more.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keep == Keep::Whole
+    }
+
+    /// Begins again, with what was kept and what was not read yet; whether that can be. Nobody may
+    /// be sending it any more.
     pub(crate) fn rewind(&self) -> bool {
-        let Some(kept) = self.kept_payload() else {
-            return false;
-        };
         let mut state = self.state.lock();
-        state.kept.clear();
+        match (state.phase, self.keep) {
+            (Phase::Untouched, _) => return true,
+            (Phase::Sending | Phase::Finished, Keep::Whole) => {}
+            (Phase::Sending | Phase::Finished, Keep::Nothing) | (Phase::Failed, _) => return false,
+        }
+        let pieces = std::mem::take(&mut state.kept).into();
         state.ready.clear();
         let trailers = std::mem::take(&mut state.trailers);
+        let rest = match state.coding {
+            Coding::Ended => None,
+            Coding::Plain { .. } | Coding::Chunked(_) => Some(std::mem::take(&mut state.body)),
+        };
         state.body = Body::stream(Kept {
-            pieces: kept.into(),
+            pieces,
+            rest,
             trailers: (!trailers.is_empty()).then_some(trailers),
         });
         state.phase = Phase::Untouched;
@@ -332,6 +345,8 @@ fn expected_trailers(all: &HeaderMap, expected: &[Algorithm]) -> Result<HeaderMa
 #[derive(Debug)]
 struct Kept {
     pieces: VecDeque<Bytes>,
+    /// What was not read yet.
+    rest: Option<Body>,
     trailers: Option<HeaderMap>,
 }
 
@@ -341,11 +356,22 @@ impl HttpBody for Kept {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let piece = self.pieces.pop_front().map(Frame::data);
-        let frame = piece.or_else(|| self.trailers.take().map(Frame::trailers));
-        Poll::Ready(frame.map(Ok))
+        if let Some(piece) = self.pieces.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        if let Some(rest) = &mut self.rest {
+            match ready!(Pin::new(rest).poll_frame(cx)) {
+                Some(frame) => return Poll::Ready(Some(frame)),
+                None => self.rest = None,
+            }
+        }
+        Poll::Ready(
+            self.trailers
+                .take()
+                .map(|trailers| Ok(Frame::trailers(trailers))),
+        )
     }
 }
 

@@ -128,7 +128,8 @@ async fn a_payload_that_was_not_whole_had_no_effect() {
         peer.body(5).await;
     })
     .await;
-    let (feed, body) = fed(100);
+    // Larger than what is kept to be sent again.
+    let (feed, body) = fed(64 * 1024 + 1);
     let store = origin.store();
     let sending = put("bucket", "k").body(body).send(&store);
     let (sent, _) = tokio::join!(sending, feed.data("first"));

@@ -176,3 +176,47 @@ async fn a_payload_of_another_length_than_announced_is_no_object() {
         assert!(origin.seen().is_empty());
     }
 }
+
+/// Goal: a write whose connection is lost before its end had no effect, and is no client's business
+/// as long as its payload is here.
+/// Method: the first connection ends after a half; the second must see the whole.
+#[tokio::test]
+async fn a_small_payload_that_broke_off_on_its_way_is_sent_once_more() {
+    for (length, is_kept) in [(6, true), (64 * 1024 + 1, false)] {
+        let (told, mut heard) = tokio::sync::mpsc::channel(1);
+        let origin = Scripted::new(move |number, mut peer| {
+            let told = told.clone();
+            async move {
+                if number == 0 {
+                    peer.head().await.unwrap();
+                    assert_eq!(peer.body(3).await, b"abc");
+                    drop(peer);
+                    told.send(()).await.unwrap();
+                } else {
+                    peer.request().await.unwrap();
+                    peer.write(status(200)).await;
+                }
+            }
+        })
+        .await;
+        let (feed, body) = fed(length);
+        let store = origin.store();
+        let sending = put("bucket", "k").body(body).send(&store);
+        let feeding = async {
+            feed.data("abc").await;
+            heard.recv().await.unwrap();
+            feed.data("def").await;
+            drop(feed);
+        };
+        let (sent, ()) = tokio::join!(sending, feeding);
+        if is_kept {
+            assert_eq!(sent.unwrap().status, 200);
+            assert_eq!(origin.seen()[0].body, b"abcdef");
+            assert_eq!(origin.connections(), 2);
+        } else {
+            let error = failure(sent);
+            assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+            assert_eq!(origin.connections(), 1);
+        }
+    }
+}
