@@ -146,18 +146,3 @@ def redis(tmp_path):
     yield port
     process.terminate()
     process.wait()
-
-
-def start_to_fail(config, tmp_path):
-    """Starts a gateway that refuses to, and gives what it said."""
-    file = tmp_path / "refused.toml"
-    file.write_text(config)
-    return subprocess.run(
-        [servers.forebay_binary(), "serve", "--config", file, "--listen", "127.0.0.1:0",
-         "--admin-listen", "127.0.0.1:0"],
-        env=servers.plain_environment(
-            FOREBAY_ROOT_ACCESS_KEY="ROOTROOTROOTROOTROOT", FOREBAY_ROOT_SECRET_KEY="r" * 40,
-            AWS_ACCESS_KEY_ID="a" * 20, AWS_SECRET_ACCESS_KEY="s" * 40,
-        ),
-        capture_output=True, text=True, timeout=60,
-    )
