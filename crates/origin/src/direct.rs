@@ -18,6 +18,7 @@ use std::{
 };
 
 use bytes::{BufMut as _, Bytes};
+use http::{Response, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::io::AsyncReadExt as _;
@@ -54,6 +55,31 @@ enum Framing {
     Sound,
     /// More had come than the body has: nobody can say what it is the beginning of.
     Surplus,
+}
+
+/// What becomes of an HTTP/1.1 connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It carries another.
+    Kept,
+    /// The origin closes it.
+    Closed,
+}
+
+impl After {
+    /// What the head of the answer tells (RFC 9112 §9.3).
+    pub(crate) fn of<B>(answer: &Response<B>) -> Self {
+        let options = answer.headers().get_all(header::CONNECTION).iter();
+        let closes = options
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case("close"));
+        if answer.version() == Version::HTTP_11 && !closes {
+            Self::Kept
+        } else {
+            Self::Closed
+        }
+    }
 }
 
 impl DirectBody {

@@ -18,13 +18,13 @@ use std::{
 use bytes::Bytes;
 use forebay_store::Error;
 use forebay_telemetry::origin::OriginMetrics;
-use http::{Request, Response, Version, header};
+use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use crate::{
-    direct::DirectBody,
+    direct::{After, DirectBody},
     endpoint::{EndpointId, Picked, Report},
     failure::BodyTrouble,
     pool::{Lease, Wire},
@@ -219,31 +219,6 @@ enum Source {
     Direct(DirectBody, After),
     /// Nowhere any more.
     Ended,
-}
-
-/// What becomes of an HTTP/1.1 connection after an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
-    /// It carries another.
-    Kept,
-    /// The origin closes it.
-    Closed,
-}
-
-impl After {
-    /// What the head of the answer tells (RFC 9112 §9.3).
-    fn of<B>(answer: &Response<B>) -> Self {
-        let options = answer.headers().get_all(header::CONNECTION).iter();
-        let closes = options
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .any(|option| option.trim().eq_ignore_ascii_case("close"));
-        if answer.version() == Version::HTTP_11 && !closes {
-            Self::Kept
-        } else {
-            Self::Closed
-        }
-    }
 }
 
 impl Source {

@@ -11,7 +11,8 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::{
     attempt::Sender,
     endpoint::{Endpoint, Shared},
-    set::{EndpointSet, Lookup},
+    resolve::Lookup,
+    set::EndpointSet,
 };
 
 /// Says that there is no task any more, however it ended.

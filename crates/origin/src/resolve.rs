@@ -6,7 +6,7 @@
 //!
 //! [`Addresses`] is pure. Called by [`crate::set`] with what [`Resolve`] found.
 
-use std::{fmt, io, net::SocketAddr};
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -74,6 +74,25 @@ impl Addresses {
             }
         }
         changes
+    }
+}
+
+/// A name to be looked up.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    /// The entry of the settings.
+    pub(crate) source_index: usize,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) timeout: Duration,
+}
+
+impl Lookup {
+    /// Asks the resolver, for as long as a connection may take.
+    pub(crate) async fn run(&self) -> io::Result<Vec<SocketAddr>> {
+        let resolving = self.resolver.resolve(&self.host, self.port);
+        tokio::time::timeout(self.timeout, resolving).await?
     }
 }
 

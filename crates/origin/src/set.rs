@@ -38,7 +38,7 @@ use crate::{
     payload::Way,
     pool::Pool,
     rate::Bucket,
-    resolve::{Addresses, Resolve},
+    resolve::{Addresses, Lookup, Resolve},
     settings::{OriginSettings, SettingsError},
 };
 
@@ -99,16 +99,6 @@ enum LookupState {
     UnderWay,
     /// Never: it is no name.
     Needless,
-}
-
-/// A name to be looked up.
-#[derive(Debug)]
-pub(crate) struct Lookup {
-    source_index: usize,
-    host: String,
-    port: u16,
-    resolver: Arc<dyn Resolve>,
-    timeout: Duration,
 }
 
 /// Why no endpoint can be had at this moment.
@@ -483,14 +473,6 @@ impl Drop for EndpointSet {
         if let Some(keeper) = self.keeper.get_mut() {
             keeper.abort();
         }
-    }
-}
-
-impl Lookup {
-    /// Asks the resolver, for as long as a connection may take.
-    pub(crate) async fn run(&self) -> std::io::Result<Vec<SocketAddr>> {
-        let resolving = self.resolver.resolve(&self.host, self.port);
-        tokio::time::timeout(self.timeout, resolving).await?
     }
 }
 
