@@ -87,7 +87,9 @@ impl Body {
     pub async fn collect(self, bytes_max: usize) -> Result<(Bytes, Option<HeaderMap>), Error> {
         let mut body = self;
         // Room for all of it at once: growing would copy what is there again and again.
-        let room = body.length().and_then(|length| usize::try_from(length).ok());
+        let room = body
+            .length()
+            .and_then(|length| usize::try_from(length).ok());
         let room = room.unwrap_or(0).min(bytes_max);
         let (mut first, mut joined, mut trailers) = (Bytes::new(), Vec::new(), None);
         while let Some(frame) = body.frame().await {
