@@ -73,6 +73,17 @@ pub enum MoveOutcome {
 }
 
 impl MoveOutcome {
+    const ALL: [Self; 8] = [
+        Self::Written,
+        Self::Already,
+        Self::Deleted,
+        Self::Superseded,
+        Self::Overtaken,
+        Self::Conflict,
+        Self::Refused,
+        Self::Failed,
+    ];
+
     /// The label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,6 +113,8 @@ pub enum Degradation {
 }
 
 impl Degradation {
+    const ALL: [Self; 4] = [Self::Budget, Self::HotStore, Self::Drain, Self::Bucket];
+
     /// The label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -123,6 +136,8 @@ pub enum Saved {
 }
 
 impl Saved {
+    const ALL: [Self; 2] = [Self::Read, Self::Write];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -132,8 +147,23 @@ impl Saved {
 }
 
 impl TierMetrics {
-    /// Counters at zero.
+    /// Counters at zero, each of them there: an alert can't tell a series that is not from one that
+    /// nobody reads.
     pub fn new() -> Self {
+        let metrics = Self::without_series();
+        for outcome in MoveOutcome::ALL {
+            metrics.moves(outcome);
+        }
+        for cause in Degradation::ALL {
+            metrics.degradations(cause);
+        }
+        for effect in Saved::ALL {
+            metrics.saved_count(effect);
+        }
+        metrics
+    }
+
+    fn without_series() -> Self {
         Self {
             dirty_bytes: Gauge::default(),
             dirty_bytes_max: Gauge::default(),
@@ -280,5 +310,26 @@ impl TierMetrics {
 impl Default for TierMetrics {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_happened_is_told_as_none() {
+        let mut registry = Registry::with_prefix("forebay");
+        TierMetrics::new().register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "forebay_tier_moves_total{outcome=\"conflict\"} 0",
+            "forebay_tier_degradations_total{cause=\"budget\"} 0",
+            "forebay_tier_saved_requests_total{effect=\"read\"} 0",
+            "forebay_tier_saved_requests_total{effect=\"write\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
     }
 }
