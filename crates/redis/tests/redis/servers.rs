@@ -11,7 +11,7 @@ use forebay_redis::{
     RedisSettings,
     settings::{Mode, ServerAddress},
 };
-use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection};
 use tempfile::TempDir;
 
 /// What a server says once it takes commands; a sentinel says the other.
@@ -133,8 +133,12 @@ impl Server {
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port));
         let client = client.expect("an address");
+        // A busy machine may take longer than the second that is usual.
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(crate::PATIENCE))
+            .set_response_timeout(Some(crate::PATIENCE));
         client
-            .get_multiplexed_async_connection()
+            .get_multiplexed_async_connection_with_config(&patient)
             .await
             .expect("a connection")
     }
