@@ -7,7 +7,7 @@
 //!
 //! Here also are the parts that every store and layer needs: the streaming [`Body`], the global
 //! byte [`Budget`], the [`Clock`], the [`null`] store, and, with feature `testing`, the contract
-//! suite and fault injection. Not here: sockets, configuration, metrics.
+//! suite, fault injection and the judge of histories. Not here: sockets, configuration, metrics.
 
 mod body;
 mod budget;
@@ -23,6 +23,8 @@ mod response;
 pub mod contract;
 #[cfg(feature = "testing")]
 pub mod faulty;
+#[cfg(feature = "testing")]
+pub mod history;
 
 use std::{pin::Pin, sync::Arc};
 

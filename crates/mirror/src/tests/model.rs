@@ -16,14 +16,13 @@ use std::{
 use forebay_store::{
     Error,
     contract::requests::{Answer, Builder, copy, delete, delete_many, get, head, put},
+    history::{Act, Event, is_linearizable},
 };
 use tokio::sync::watch;
 
 use super::*;
-use history::{Act, Event, is_linearizable};
 use members::Unreliable;
 
-mod history;
 mod journal;
 mod members;
 

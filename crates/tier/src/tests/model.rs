@@ -14,15 +14,14 @@ use std::{
 use forebay_store::{
     Error,
     contract::requests::{Answer, Builder, copy, delete, delete_many, get, list_v2, put},
+    history::{Act, Event, is_linearizable},
 };
 use md5::{Digest as _, Md5};
 
 use super::*;
 use fault::Unreliable;
-use history::{Act, Event, is_linearizable};
 
 mod fault;
-mod history;
 
 /// Keys that are written; each has a history of its own.
 const KEYS: [&str; 2] = ["a", "b/c"];

@@ -1,4 +1,5 @@
-//! Is there an order in which a register would have answered as it did?
+//! Is there an order in which a register would have answered as it did? For the model tests of
+//! layers that promise it for each key.
 //!
 //! The search of Wing and Gong with Lowe's memory of what was tried: operations in the order of
 //! their calls; one may come next if no other ended before it began; an operation of unknown
@@ -8,11 +9,11 @@
 use std::collections::HashSet;
 
 /// Most operations of one key: they are bits of a number.
-pub(super) const OPERATIONS_MAX: usize = 128;
+pub const OPERATIONS_MAX: usize = 128;
 
 /// What was asked of a key, and answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
+pub enum Act {
     /// A write of this value; `None` deletes.
     Write(Option<u32>),
     /// A write that was done because there was no object.
@@ -25,15 +26,20 @@ pub(super) enum Act {
 
 /// An operation of a client on one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) act: Act,
-    /// When it was called, and when it was answered; `None` when nobody knows its outcome.
-    pub(super) called: u64,
-    pub(super) answered: Option<u64>,
+pub struct Event {
+    /// What it was.
+    pub act: Act,
+    /// When it was called, by any count that only grows.
+    pub called: u64,
+    /// When it was answered; `None` when nobody knows its outcome.
+    pub answered: Option<u64>,
 }
 
 /// Whether a register that begins without a value explains these events.
-pub(super) fn is_linearizable(events: &[Event]) -> bool {
+///
+/// # Panics
+/// With more than [`OPERATIONS_MAX`] events.
+pub fn is_linearizable(events: &[Event]) -> bool {
     assert!(events.len() <= OPERATIONS_MAX, "split the history");
     let mut tried = HashSet::new();
     search(events, 0, None, &mut tried)
